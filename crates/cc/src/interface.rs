@@ -1,0 +1,185 @@
+//! What a controller is told and what it answers.
+
+use std::fmt::Debug;
+
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+/// A controller of how much and how fast a flow sends.
+pub trait CongestionController: Debug + Send {
+    /// Its name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// The signals without which it cannot work; a feedback that lacks one is refused at start.
+    fn needs(&self) -> Signals {
+        Signals::default()
+    }
+
+    /// Packets left; called once for a train.
+    fn on_sent(&mut self, sent: &Sent);
+
+    /// A report came in, or the loss detection spoke.
+    fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// The instant of `poll_timeout` came.
+    fn on_timeout(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// When `on_timeout` is to be called.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// How many bytes may be in flight.
+    fn cwnd(&self) -> ByteCount;
+
+    /// How fast packets may leave; none means as fast as `cwnd` lets them.
+    fn pacing_rate(&self) -> Option<DataRate>;
+
+    /// How many bytes may leave back to back.
+    fn send_quantum(&self) -> ByteCount;
+
+    /// A train that the controller would like sent back to back to measure the path.
+    fn probe(&self) -> Option<ProbeTrain> {
+        None
+    }
+
+    /// The controller's inner state in a few words, for logs and `--explain`.
+    fn state(&self) -> String {
+        String::new()
+    }
+}
+
+/// Packets that left in one go.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When the first of them left.
+    pub now: Time,
+    /// Send index of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// Wire bytes of all of them together.
+    pub bytes: ByteCount,
+    /// Bytes in flight, these included.
+    pub in_flight: ByteCount,
+    /// Whether they repeat data sent before.
+    pub retransmission: bool,
+    /// Whether the sender had nothing more to send.
+    pub app_limited: bool,
+}
+
+/// One measurement of the round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct RttSample {
+    /// This sample, the receiver's own delay taken off.
+    pub latest: Duration,
+    /// Smoothed (RFC 9002 section 5.3).
+    pub smoothed: Duration,
+    /// Mean deviation (RFC 9002 section 5.3).
+    pub variation: Duration,
+    /// The least over the flow's life or the last ten seconds, whichever the feedback keeps.
+    pub min: Duration,
+}
+
+/// Consecutive packets that were declared lost together.
+#[derive(Clone, Copy, Debug)]
+pub struct LossRange {
+    /// Send index of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// Their wire bytes.
+    pub bytes: ByteCount,
+    /// When the first of them was sent.
+    pub sent_at: Time,
+}
+
+/// What one report, or one run of the loss detection, says.
+#[derive(Clone, Debug)]
+pub struct Feedback<'a> {
+    /// When it was processed.
+    pub now: Time,
+    /// Highest send index acknowledged so far, if any.
+    pub largest_acked: Option<u64>,
+    /// When the newest packet acknowledged here was sent.
+    pub newest_acked_sent_at: Option<Time>,
+    /// Bytes newly acknowledged.
+    pub acked: ByteCount,
+    /// Packets newly acknowledged.
+    pub acked_packets: u64,
+    /// Bytes still in flight after it.
+    pub in_flight: ByteCount,
+    /// The round trip, if this report measured one.
+    pub rtt: Option<RttSample>,
+    /// Queueing delay on the way out: one-way delay minus its skew-corrected minimum.
+    pub queueing_delay: Option<Duration>,
+    /// Rate at which data was delivered over the last round (draft-cheng-iccrg-delivery-rate).
+    pub delivery_rate: Option<DataRate>,
+    /// Rate at which packets arrived, as the receiver measured it.
+    pub arrival_rate: Option<DataRate>,
+    /// Capacity from the dispersion of trains of 16 and more.
+    pub capacity: Option<DataRate>,
+    /// Packets declared lost, host drops and refusals included.
+    pub lost: &'a [LossRange],
+    /// Packets once declared lost that turned out to have arrived.
+    pub spurious: u64,
+    /// Packets marked congestion-experienced.
+    pub ecn_ce: u64,
+    /// Packets that the receiving host itself dropped (socket buffer) since the last report.
+    pub host_drops: u64,
+    /// Packets that the receiver refused for want of room since the last report.
+    pub refused: u64,
+    /// Rate at which the receiver's application drains data, where it limits.
+    pub drain_rate: Option<DataRate>,
+    /// Whether the newest acknowledged packet was sent while the application limited the flow.
+    pub app_limited: bool,
+    /// A whole round trip passed since the last time this was true.
+    pub round_ended: bool,
+}
+
+/// A train that is to leave back to back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeTrain {
+    /// How many packets.
+    pub packets: u32,
+    /// Not before this time.
+    pub at: Time,
+}
+
+/// A kind of measurement that a feedback may provide and a controller may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Round-trip time.
+    Rtt,
+    /// One-way queueing delay.
+    QueueingDelay,
+    /// Delivery rate.
+    DeliveryRate,
+    /// Arrival rate at the receiver.
+    ArrivalRate,
+    /// Capacity of the path.
+    Capacity,
+    /// Losses as ranges of send indices.
+    Losses,
+    /// Drops in the receiving host.
+    HostDrops,
+    /// Congestion marks.
+    Ecn,
+}
+
+/// A set of signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals(u16);
+
+impl Signals {
+    /// The set of `signals`.
+    pub fn of(signals: &[Signal]) -> Self {
+        Self(signals.iter().fold(0, |bits, s| bits | 1 << *s as u16))
+    }
+
+    /// Whether every signal of `other` is in this set.
+    pub fn covers(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
+    }
+}

@@ -1,0 +1,112 @@
+//! Controllers by name.
+
+use packtrain_units::{ByteCount, DataRate, Duration, ParseError, Time, parse_rate};
+
+use crate::fixed::Fixed;
+use crate::interface::CongestionController;
+use crate::native::Native;
+
+/// What every controller is given at construction.
+#[derive(Clone, Copy, Debug)]
+pub struct ControllerConfig {
+    /// Wire bytes of a full datagram (UDP payload).
+    pub mtu: ByteCount,
+    /// Seed of its randomness.
+    pub seed: u64,
+    /// When it starts.
+    pub now: Time,
+    /// It must not exceed this rate, if one is given.
+    pub ceiling: Option<DataRate>,
+    /// The round trip known beforehand, from the control connection.
+    pub rtt: Option<Duration>,
+}
+
+/// Why no controller was built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// No controller has this name.
+    #[error("there is no controller `{0}`; known: {list}", list = names().join(", "))]
+    Unknown(String),
+    /// The controller needs an argument.
+    #[error("the controller `{name}` needs an argument: write `{example}`")]
+    NoArgument {
+        /// Its name.
+        name: &'static str,
+        /// A right example.
+        example: &'static str,
+    },
+    /// The controller takes no argument, or the argument makes no sense for it.
+    #[error("the controller `{name}` does not take the argument `{argument}`")]
+    Argument {
+        /// Its name.
+        name: &'static str,
+        /// What was written.
+        argument: String,
+    },
+    /// The argument was not understood.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+}
+
+/// The names that `build` knows; an argument follows a colon.
+pub fn names() -> &'static [&'static str] {
+    &["native", "fixed:RATE"]
+}
+
+/// The controller called `name`, such as `native` or `fixed:800mbit`.
+pub fn build(
+    name: &str,
+    config: &ControllerConfig,
+) -> Result<Box<dyn CongestionController>, BuildError> {
+    let (stem, argument) = match name.split_once(':') {
+        Some((stem, argument)) => (stem, Some(argument)),
+        None => (name, None),
+    };
+    match (stem, argument) {
+        ("native", None) => Ok(Box::new(Native::new(config))),
+        ("native", Some(a)) => Err(BuildError::Argument { name: "native", argument: a.to_owned() }),
+        ("fixed", None) => Err(BuildError::NoArgument { name: "fixed", example: "fixed:800mbit" }),
+        ("fixed", Some(a)) => {
+            let rate = parse_rate(a)?;
+            if rate == DataRate::ZERO {
+                return Err(BuildError::Argument { name: "fixed", argument: a.to_owned() });
+            }
+            let rate = config.ceiling.map_or(rate, |ceiling| rate.min(ceiling));
+            Ok(Box::new(Fixed::new(rate, config.mtu)))
+        }
+        _ => Err(BuildError::Unknown(name.to_owned())),
+    }
+}
+
+/// How much may leave back to back at `rate`: 250 us of it, at least 2 and at most 44 packets.
+pub(crate) fn quantum(rate: DataRate, mtu: ByteCount) -> ByteCount {
+    let packets = rate.bytes_in(Duration::from_micros(250)).get() / mtu.get().max(1);
+    ByteCount(packets.clamp(2, 44) * mtu.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ControllerConfig {
+        ControllerConfig {
+            mtu: ByteCount(1472),
+            seed: 1,
+            now: Time::ZERO,
+            ceiling: Some(DataRate::from_mbps(500)),
+            rtt: None,
+        }
+    }
+
+    #[test]
+    fn builds_by_name_and_says_what_is_wrong() {
+        assert_eq!(build("native", &config()).unwrap().name(), "native");
+        let fixed = build("fixed:800mbit", &config()).unwrap();
+        assert_eq!(fixed.pacing_rate(), Some(DataRate::from_mbps(500)), "the ceiling holds");
+        assert!(matches!(build("fixed", &config()), Err(BuildError::NoArgument { .. })));
+        assert!(matches!(build("fixed:0mbit", &config()), Err(BuildError::Argument { .. })));
+        assert!(matches!(build("fixed:12", &config()), Err(BuildError::Parse(_))));
+        let unknown = build("reno", &config()).unwrap_err().to_string();
+        assert!(unknown.contains("native"), "{unknown}");
+    }
+}

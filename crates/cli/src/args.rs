@@ -1,0 +1,120 @@
+//! The command line: one file a command, and the values and settings they share.
+
+mod common;
+mod config;
+mod cp;
+mod generate;
+mod key;
+mod later;
+mod perf;
+mod serve;
+mod settings;
+mod values;
+mod verify;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+pub(crate) use common::{
+    Bootstrap, FilterArgs, OutputArgs, ProgressMode, RemoteArgs, TicketArg, TransportArgs,
+};
+pub(crate) use config::{ConfigArgs, ConfigCommand};
+pub(crate) use cp::CpArgs;
+pub(crate) use generate::{CompletionArgs, ManArgs};
+pub(crate) use key::{KeyArgs, KeyCommand};
+pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
+pub(crate) use serve::ServeArgs;
+pub(crate) use settings::{Origin, Settings, nearness, options, variable};
+pub(crate) use verify::VerifyArgs;
+
+use crate::exit::Exit;
+
+/// Moves files over long fat networks: encrypted, verified, resumable.
+#[derive(Debug, Parser)]
+#[command(
+    name = "packtrain",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Every long option has a variable PACKTRAIN_LONG_OPTION and may stand in \
+                  $XDG_CONFIG_HOME/packtrain/config.toml; see `packtrain config show`.\n\
+                  Exit codes: 0 done, 2 usage, 3 source missing, 4 target missing, 5 temporary, \
+                  7 fatal, 9 nothing to do (only if asked), 12 not authorised, 13 integrity, \
+                  23 some files failed, 24 some source files vanished, 128+n signal n."
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands of this version, and, hidden, those of later ones.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Copy files and directory trees.
+    Cp(Box<CpArgs>),
+    /// Compare two trees by content; change nothing.
+    Verify(Box<VerifyArgs>),
+    /// Serve a directory to clients with known keys or a ticket.
+    Serve(ServeArgs),
+    /// Measure throughput from memory to memory.
+    Perf(PerfArgs),
+    /// Show on this machine what an interrupted and damaged transfer does.
+    Demo,
+    /// The key of this user and the keys of known servers.
+    Key(KeyArgs),
+    /// What the configuration says.
+    Config(ConfigArgs),
+    /// Print a shell's completions.
+    Completions(CompletionArgs),
+    /// Write manual pages.
+    Man(ManArgs),
+    /// Commands that later versions have.
+    #[command(flatten)]
+    Later(later::Later),
+}
+
+/// A command line that was understood.
+pub(crate) struct Parsed {
+    /// What to do.
+    pub(crate) command: Command,
+    /// The command's own matches, for the order and the origin of its options.
+    pub(crate) matches: clap::ArgMatches,
+    /// What configuration was taken in.
+    pub(crate) settings: Settings,
+}
+
+/// Reads a command line, `line[0]` being the program.
+pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
+    let settings = if line.get(1).is_some_and(|word| later::needs_no_settings(word)) {
+        Settings::default()
+    } else {
+        Settings::load(line)?
+    };
+    let command = settings.apply(Cli::command())?;
+    let explained = |error: clap::Error| {
+        let origin = settings.origin_of(&error, line);
+        Exit::Clap(Box::new(error), origin)
+    };
+    let matches = command.try_get_matches_from(line).map_err(explained)?;
+    let mut command = Cli::from_arg_matches(&matches).map_err(explained)?.command;
+    let own = matches.subcommand().map(|(_, own)| own.clone()).unwrap_or_default();
+    match &mut command {
+        Command::Later(later) => return Err(Exit::usage(later.refusal())),
+        Command::Cp(args) => args.output.settle(&own)?,
+        Command::Verify(args) => args.output.settle(&own)?,
+        _ => {}
+    }
+    Ok(Parsed { command, matches: own, settings })
+}
+
+/// The command as defined here, without anybody's configuration.
+pub(crate) fn bare() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Commands whose features belong to later versions: refused, never taken for something else.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Args, Subcommand};
+
+/// Each takes whatever follows it, so that the refusal is the only answer.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Later {
+    /// Forwarding in the middle of a path.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Depot(Rest),
+    /// Why a transfer is slow.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Diagnose(Rest),
+    /// How fast a transfer would be.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Predict(Rest),
+    /// How fast a path will be.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Forecast(Rest),
+    /// Which depots to go over.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Route(Rest),
+    /// What losses mean.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Loss(Rest),
+    /// Networks in virtual time.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Sim(Rest),
+    /// Networks in real time.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Emulate(Rest),
+    /// Transfers that wait their turn.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Queue(Rest),
+    /// Who works the queue.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Worker(Rest),
+    /// Transfers of the past.
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    History(Rest),
+}
+
+/// Anything.
+#[derive(Args, Debug)]
+pub(crate) struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    rest: Vec<OsString>,
+}
+
+impl Later {
+    /// The sentence it is refused with.
+    pub(crate) fn refusal(&self) -> String {
+        let (name, instead) = match self {
+            Self::Depot(_) => ("depot", "transfers go straight from end to end"),
+            Self::Diagnose(_) => ("diagnose", "see what `cp --explain` and `perf client` say"),
+            Self::Predict(_) => ("predict", "measure with `perf client`"),
+            Self::Forecast(_) => ("forecast", "measure with `perf client`"),
+            Self::Route(_) => ("route", "transfers go straight from end to end"),
+            Self::Loss(_) => ("loss", "see `loss_cause` in what `cp --json` prints"),
+            Self::Sim(_) => ("sim", "there is nothing in its place"),
+            Self::Emulate(_) => ("emulate", "there is nothing in its place"),
+            Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
+            Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
+            Self::History(_) => ("history", "keep what `cp --json` prints"),
+        };
+        format!("`packtrain {name}` is not in this version: {instead}")
+    }
+}
+
+/// Commands that must work whatever the configuration says: among them those that shells and
+/// packagers run, and those that are refused.
+pub(crate) fn needs_no_settings(word: &OsStr) -> bool {
+    const NAMES: &[&str] =
+        &["completions", "man", "demo", "help", "--help", "-h", "--version", "-V"];
+    NAMES.iter().any(|name| word == *name)
+}

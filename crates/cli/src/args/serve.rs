@@ -1,0 +1,47 @@
+//! `packtrain serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use packtrain_node::api::PortRange;
+use packtrain_units::{DataRate, Duration};
+
+use super::values;
+
+/// What `serve` takes.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "packtrain serve --listen ADDR:PORT --root DIR [OPTIONS]\n       packtrain serve --stdio"
+)]
+pub(crate) struct ServeArgs {
+    /// Where to listen, such as 0.0.0.0:7876 or [::]:7876.
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "stdio")]
+    pub(crate) listen: Option<String>,
+    /// The directory that clients see as /.
+    #[arg(long, value_name = "DIR", required_unless_present = "stdio", value_hint = ValueHint::DirPath)]
+    pub(crate) root: Option<PathBuf>,
+    /// Whose keys are let in [default: $XDG_CONFIG_HOME/packtrain/authorized_keys].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) authorized_keys: Option<PathBuf>,
+    /// Write a one-time ticket here, readable by its owner alone.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ticket_file: Option<PathBuf>,
+    /// How long the ticket is good for.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = values::duration)]
+    pub(crate) ticket_lifetime: Duration,
+    /// Ports for data, such as 5000-5100.
+    #[arg(long, value_name = "A-B", value_parser = values::ports)]
+    pub(crate) ports: Option<PortRange>,
+    /// Nobody writes.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Send no faster than this to any client.
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub(crate) rate: Option<DataRate>,
+    /// Speak over standard input and output: what ssh starts at the other end.
+    #[arg(long, conflicts_with_all = ["listen", "root", "ticket_file", "authorized_keys"])]
+    pub(crate) stdio: bool,
+    /// Events as JSON on stdout, one a line.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) json: bool,
+}

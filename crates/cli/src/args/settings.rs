@@ -1,0 +1,206 @@
+//! Flag over environment over configuration over default.
+//!
+//! Every long option gets a variable `PACKTRAIN_LONG_OPTION` and, if a configuration file has
+//! it, that value as its default: clap then does the rest.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use packtrain_node::config::{ConfigFile, Dirs, Setting};
+
+use crate::exit::Exit;
+
+/// Options that no variable and no file sets: a ticket in a file is `--ticket @FILE`'s business,
+/// and the others ask for something else than the command's work.
+const NEVER: &[&str] = &["help", "version"];
+const NOT_IN_FILES: &[&str] = &["ticket", "stdio"];
+
+/// What the configuration files say.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// Neither files nor variables count.
+    ignored: bool,
+    /// The files there are, the site's before the user's.
+    pub(crate) files: Vec<ConfigFile>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A variable.
+    Variable(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Variable(name) => f.write_str(name),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the files. What ssh starts at the far end has its caller's options, neither the files
+    /// nor the variables of the account it lands in.
+    pub(crate) fn load(line: &[OsString]) -> Result<Self, Exit> {
+        let Ok(dirs) = Dirs::from_env() else { return Ok(Self::default()) };
+        if line.iter().any(|word| word == "--stdio") {
+            return Ok(Self { ignored: true, files: Vec::new() });
+        }
+        let paths = [&dirs.site, &dirs.config].map(|dir| dir.join("config.toml"));
+        let mut files = Vec::new();
+        for path in paths {
+            files.extend(ConfigFile::load(&path)?);
+        }
+        Ok(Self { ignored: false, files })
+    }
+
+    /// The command with variables and configured defaults.
+    pub(crate) fn apply(&self, command: Command) -> Result<Command, Exit> {
+        self.check(&command)?;
+        Ok(command.mut_subcommands(|sub| {
+            let name = sub.get_name().to_owned();
+            let sub = sub.mut_args(|arg| self.equip(&name, arg));
+            sub.mut_subcommands(|deep| deep.mut_args(|arg| self.equip(&name, arg)))
+        }))
+    }
+
+    fn equip(&self, command: &str, arg: Arg) -> Arg {
+        let Some(long) = arg.get_long().map(str::to_owned) else { return arg };
+        if self.ignored || NEVER.contains(&long.as_str()) {
+            return arg;
+        }
+        let arg = if matches!(arg.get_action(), ArgAction::SetTrue) {
+            arg.value_parser(BoolishValueParser::new())
+        } else {
+            arg
+        };
+        // A variable that is set to nothing counts as not set.
+        let name = variable(&long);
+        let set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
+        let arg = if set { arg.env(name).hide_env(true) } else { arg };
+        match self.setting(command, &long) {
+            Some((setting, _)) if matches!(arg.get_action(), ArgAction::Append) => {
+                arg.default_values(setting.values.clone())
+            }
+            Some((setting, _)) => match setting.values.last() {
+                Some(value) => arg.default_value(value.clone()),
+                None => arg,
+            },
+            None => arg,
+        }
+    }
+
+    /// The last file wins, and in a file the command's own table wins.
+    fn setting(&self, command: &str, long: &str) -> Option<(&Setting, &ConfigFile)> {
+        let own = |setting: &&Setting| setting.command.as_deref() == Some(command);
+        self.files.iter().rev().find_map(|file| {
+            let mut fitting = file.values.iter().filter(|setting| setting.option == long);
+            let found = fitting.clone().find(own);
+            found.or_else(|| fitting.find(|s| s.command.is_none())).map(|setting| (setting, file))
+        })
+    }
+
+    /// Every key of every file is an option of some command; a typing mistake is not ignored.
+    fn check(&self, command: &Command) -> Result<(), Exit> {
+        let known = options(command);
+        for file in &self.files {
+            for setting in &file.values {
+                let long = setting.option.as_str();
+                let fits = |name: &str| {
+                    known.get(name).is_some_and(|options| options.iter().any(|o| o == long))
+                };
+                let good = match &setting.command {
+                    Some(name) => fits(name),
+                    None => known.keys().any(|name| fits(name)),
+                };
+                if !good {
+                    let table = setting
+                        .command
+                        .as_ref()
+                        .map(|name| format!("[{name}] "))
+                        .unwrap_or_default();
+                    return Err(Exit::usage(format!(
+                        "{}: {table}`{long}` is not an option: remove the line or correct it",
+                        file.path.display()
+                    )));
+                }
+                if NOT_IN_FILES.contains(&long) {
+                    return Err(Exit::usage(format!(
+                        "{}: `{long}` does not belong in a configuration file: remove the line",
+                        file.path.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a value that clap refused was written, if not on the command line.
+    pub(crate) fn origin_of(&self, error: &clap::Error, line: &[OsString]) -> Option<String> {
+        let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+            return None;
+        };
+        let long = arg.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+        let written = format!("--{long}");
+        let on_line = line.iter().filter_map(|word| word.to_str()).any(|word| {
+            word == written || word.strip_prefix(&written).is_some_and(|rest| rest.starts_with('='))
+        });
+        if on_line {
+            return None;
+        }
+        let command = line.get(1)?.to_str()?;
+        self.origin(command, long).map(|origin| origin.to_string())
+    }
+
+    /// Where the value of an option comes from that is not on the command line.
+    pub(crate) fn origin(&self, command: &str, long: &str) -> Option<Origin> {
+        let name = variable(long);
+        if std::env::var_os(&name).is_some_and(|value| !value.is_empty()) {
+            return Some(Origin::Variable(name));
+        }
+        self.setting(command, long).map(|(_, file)| Origin::File(file.path.clone()))
+    }
+}
+
+/// How near to the user the value of an option was given: 3 on the command line, 2 in the
+/// environment, 1 in a file or as the default, 0 not at all.
+pub(crate) fn nearness(matches: &ArgMatches, id: &str) -> u8 {
+    match matches.value_source(id) {
+        Some(ValueSource::CommandLine) => 3,
+        Some(ValueSource::EnvVariable) => 2,
+        Some(_) => 1,
+        None => 0,
+    }
+}
+
+/// `PACKTRAIN_LONG_OPTION` of `long-option`.
+pub(crate) fn variable(long: &str) -> String {
+    format!("PACKTRAIN_{}", long.to_uppercase().replace('-', "_"))
+}
+
+/// The long options of each command of the first level, those of its own commands included.
+pub(crate) fn options(command: &Command) -> BTreeMap<String, Vec<String>> {
+    let longs = |command: &Command| -> Vec<String> {
+        let long = |arg: &Arg| arg.get_long().map(str::to_owned);
+        command.get_arguments().filter_map(long).filter(|l| !NEVER.contains(&l.as_str())).collect()
+    };
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    visible
+        .map(|sub| {
+            let mut all = longs(sub);
+            all.extend(sub.get_subcommands().flat_map(longs));
+            all.sort();
+            all.dedup();
+            (sub.get_name().to_owned(), all)
+        })
+        .collect()
+}

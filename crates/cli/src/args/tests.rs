@@ -1,0 +1,71 @@
+use super::*;
+use crate::args::values::{Words, words};
+
+#[test]
+fn the_definitions_are_sound() {
+    bare().debug_assert();
+}
+
+#[test]
+fn no_short_flag_that_means_two_things_elsewhere() {
+    let mut commands = vec![bare()];
+    while let Some(command) = commands.pop() {
+        for arg in command.get_arguments() {
+            assert!(!matches!(arg.get_short(), Some('p' | 'P')), "{arg}");
+            assert!(arg.get_help().is_some() || arg.is_hide_set(), "{arg} has no help");
+        }
+        commands.extend(command.get_subcommands().cloned());
+    }
+}
+
+#[test]
+fn every_flag_of_cp_is_there() {
+    let options = options(&bare());
+    for flag in [
+        "transport",
+        "cc",
+        "streams",
+        "via",
+        "rate",
+        "background",
+        "resume",
+        "no-resume",
+        "checksum",
+        "update",
+        "delete",
+        "dry-run",
+        "include",
+        "exclude",
+        "filter",
+        "files-from",
+        "from0",
+        "preserve",
+        "inplace",
+        "progress",
+        "json",
+        "explain",
+        "retries",
+        "log-file",
+        "remote-path",
+        "bootstrap",
+        "ports",
+        "data-addr",
+        "linger",
+        "ticket",
+        "accept-new-host",
+        "error-on-no-transfer",
+        "force-delete",
+    ] {
+        assert!(options["cp"].iter().any(|known| known == flag), "--{flag}");
+    }
+}
+
+#[test]
+fn a_command_is_split_as_a_shell_splits_it() {
+    let split = |text: &str| words(text).map(|Words(words)| words);
+    let want = ["ssh", "-p", "22 22", "a'b", "", "c\\d", "é"].map(str::to_owned);
+    assert_eq!(split(r#" ssh -p "22 22" a\'b '' "c\d" é "#), Ok(want.to_vec()));
+    for bad in ["", "  ", "a 'b", "a \"b", "a\\"] {
+        assert!(split(bad).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Values of options: quantities with units, choices, and the refusals of what is not there yet.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command};
+use packtrain_node::api::{PortRange, TransportChoice};
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+/// `500mbit`, `60MB/s`; more than nothing.
+pub(crate) fn rate(text: &str) -> Result<DataRate, String> {
+    let rate = packtrain_units::parse_rate(text).map_err(|error| error.to_string())?;
+    if rate == DataRate::ZERO {
+        return Err("a rate of zero moves nothing: leave the option out for no limit".to_owned());
+    }
+    Ok(rate)
+}
+
+/// `10m`, `250ms`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    packtrain_units::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// Seconds, since the option's name says so: `10`, `0.5`, but also `10s`.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let bare = text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    let parsed = if bare { duration(&format!("{text}s")) } else { duration(text) }?;
+    if parsed.is_zero() {
+        return Err("zero seconds measure nothing: write 1 or more".to_owned());
+    }
+    Ok(parsed)
+}
+
+/// Bytes, since the option's name says so: `1000000`, but also `1GiB`.
+pub(crate) fn bytes(text: &str) -> Result<ByteCount, String> {
+    match text.parse::<u64>() {
+        Ok(0) => Err("zero bytes measure nothing: write 1 or more".to_owned()),
+        Ok(bytes) => Ok(ByteCount(bytes)),
+        Err(_) => packtrain_units::parse_bytes(text).map_err(|error| error.to_string()),
+    }
+}
+
+/// `5000-5100`, or one port.
+pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(PortRange { first, last }),
+        _ => Err("write the lowest and the highest port, such as 5000-5100".to_owned()),
+    }
+}
+
+/// How many streams; choosing the number is not in this version.
+pub(crate) fn streams(text: &str) -> Result<u32, String> {
+    if text == "auto" {
+        return Err("`auto` is not in this version: write a number, such as 4".to_owned());
+    }
+    text.parse::<u32>()
+        .ok()
+        .filter(|&n| (1..=64).contains(&n))
+        .ok_or_else(|| "write a number from 1 to 64".to_owned())
+}
+
+/// The path of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// From end to end, without a depot.
+    None,
+}
+
+/// Only `none`: depots are not in this version.
+pub(crate) fn via(text: &str) -> Result<Via, String> {
+    if text == "none" {
+        return Ok(Via::None);
+    }
+    Err("depots are not in this version: leave the option out, or write none".to_owned())
+}
+
+/// Reads a transport of this version; shells complete its names.
+#[derive(Clone)]
+pub(crate) struct Transports;
+
+impl TypedValueParser for Transports {
+    type Value = TransportChoice;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<TransportChoice, clap::Error> {
+        let read: fn(&str) -> Result<TransportChoice, String> = transport;
+        read.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(TRANSPORTS.iter().map(|choice| PossibleValue::new(choice.name()))))
+    }
+}
+
+const TRANSPORTS: [TransportChoice; 4] =
+    [TransportChoice::Auto, TransportChoice::Native, TransportChoice::Tcp, TransportChoice::Pipe];
+
+fn transport(text: &str) -> Result<TransportChoice, String> {
+    if let Some(choice) = TRANSPORTS.into_iter().find(|choice| choice.name() == text) {
+        return Ok(choice);
+    }
+    Err(match text {
+        "udt" | "sabul" | "fobs" | "udt4" => {
+            format!("`{text}` is not in this version: use auto, native, tcp or pipe")
+        }
+        _ => "use auto, native, tcp or pipe".to_owned(),
+    })
+}
+
+/// A command, split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words(pub(crate) Vec<String>);
+
+/// The words of a command as a shell splits them: blanks, quotes and backslashes, nothing else.
+pub(crate) fn words(text: &str) -> Result<Words, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = text.chars();
+    let unfinished = |what: &str| format!("the command ends within {what}: close it");
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next().ok_or_else(|| unfinished("single quotes"))? {
+                        '\'' => break,
+                        inner => word.push(inner),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next().ok_or_else(|| unfinished("double quotes"))? {
+                        '"' => break,
+                        '\\' => match letters.next().ok_or_else(|| unfinished("double quotes"))? {
+                            escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
+                            other => word.extend(['\\', other]),
+                        },
+                        inner => word.push(inner),
+                    }
+                }
+            }
+            '\\' => {
+                let escaped = letters.next().ok_or_else(|| unfinished("a backslash"))?;
+                word.get_or_insert_default().push(escaped);
+            }
+            blank if blank.is_ascii_whitespace() => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return Err("write a command, such as 'ssh -p 2222'".to_owned());
+    }
+    Ok(Words(words))
+}

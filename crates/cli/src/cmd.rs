@@ -1,0 +1,45 @@
+//! One file a command: from its arguments to a request, from what came of it to an exit code.
+
+mod config;
+mod cp;
+mod files_from;
+mod generate;
+mod key;
+mod perf;
+mod request;
+mod serve;
+
+use std::ffi::OsString;
+
+use packtrain_node::config::{Dirs, Policy};
+
+use crate::args::{Command, Parsed};
+use crate::exit::{Code, Exit};
+
+/// Does what `line` (which was read into `parsed`) says.
+pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
+    let Parsed { command, matches, settings } = parsed;
+    match command {
+        Command::Cp(args) => Ok(cp::copy(&args, &matches, line)),
+        Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
+        Command::Serve(args) => serve::run(&args),
+        Command::Perf(args) => perf::run(args),
+        Command::Demo => packtrain_node::demo::run().map(|()| Code::DONE).map_err(Exit::from),
+        Command::Key(args) => key::run(&args),
+        Command::Config(args) => config::run(&args, &settings),
+        Command::Completions(args) => Ok(generate::completions(&args)),
+        Command::Man(args) => generate::man(&args),
+        Command::Later(later) => Err(Exit::usage(later.refusal())),
+    }
+}
+
+/// The site's ceilings. Without a home directory there is still a site.
+fn policy() -> Result<Policy, Exit> {
+    let site = std::path::PathBuf::from(packtrain_node::config::SITE);
+    let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {
+        config: std::path::PathBuf::new(),
+        state: std::path::PathBuf::new(),
+        site,
+    });
+    Ok(Policy::load(&dirs)?)
+}

@@ -1,0 +1,101 @@
+//! `config show`.
+
+use packtrain_node::config::{Dirs, Policy};
+use serde::Serialize;
+
+use crate::args::{self, ConfigArgs, ConfigCommand, Origin, Settings};
+use crate::exit::{Code, Exit};
+use crate::out::{json_line, line};
+
+#[derive(Serialize)]
+struct Shown {
+    config_dir: String,
+    state_dir: String,
+    site_dir: String,
+    settings: Vec<Value>,
+    policy: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Value {
+    command: Option<String>,
+    option: String,
+    values: Vec<String>,
+    origin: String,
+}
+
+/// `packtrain config`.
+pub(crate) fn run(args: &ConfigArgs, settings: &Settings) -> Result<Code, Exit> {
+    let ConfigCommand::Show { json } = args.command;
+    let dirs = Dirs::from_env()?;
+    let shown = Shown {
+        config_dir: dirs.config.display().to_string(),
+        state_dir: dirs.state.display().to_string(),
+        site_dir: dirs.site.display().to_string(),
+        settings: values(settings),
+        policy: ceilings(&Policy::load(&dirs)?),
+    };
+    if json {
+        json_line(&shown);
+    } else {
+        print(&shown);
+    }
+    Ok(Code::DONE)
+}
+
+/// The environment first, since it wins; then the user's file, then the site's.
+fn values(settings: &Settings) -> Vec<Value> {
+    let mut values = Vec::new();
+    let mut longs: Vec<String> = args::options(&args::bare()).into_values().flatten().collect();
+    longs.sort();
+    longs.dedup();
+    for long in longs {
+        let name = args::variable(&long);
+        if let Some(value) = std::env::var_os(&name) {
+            // A ticket is a secret, and this output is what people paste into reports.
+            let secret = long == "ticket";
+            let value = if secret { "(set)".into() } else { value.to_string_lossy().into_owned() };
+            let origin = Origin::Variable(name).to_string();
+            values.push(Value { command: None, option: long, values: vec![value], origin });
+        }
+    }
+    for file in settings.files.iter().rev() {
+        values.extend(file.values.iter().map(|setting| Value {
+            command: setting.command.clone(),
+            option: setting.option.clone(),
+            values: setting.values.clone(),
+            origin: Origin::File(file.path.clone()).to_string(),
+        }));
+    }
+    values
+}
+
+fn ceilings(policy: &Policy) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(policy.max_rate.map(|rate| format!("no transfer sends faster than {rate}")));
+    lines.extend(policy.max_streams.map(|n| format!("no transfer has more than {n} streams")));
+    lines.extend(policy.max_ticket_lifetime.map(|t| format!("no ticket lives longer than {t}")));
+    let names = policy.transports.as_ref();
+    lines.extend(names.map(|names| format!("only these transports: {}", names.join(", "))));
+    if policy.accept_new_host == Some(false) {
+        lines.push("--accept-new-host is not allowed".to_owned());
+    }
+    lines
+}
+
+fn print(shown: &Shown) {
+    line(&format!("configuration, keys, known_hosts  {}", shown.config_dir));
+    line(&format!("state                             {}", shown.state_dir));
+    line(&format!("site                              {}", shown.site_dir));
+    for value in &shown.settings {
+        let table = value.command.as_ref().map(|name| format!("[{name}] ")).unwrap_or_default();
+        let text = value.values.join(", ");
+        line(&format!("{table}{} = {text}  # {}", value.option, value.origin));
+    }
+    if shown.settings.is_empty() {
+        line("nothing is set: the defaults hold");
+    }
+    for ceiling in &shown.policy {
+        line(&format!("policy: {ceiling}"));
+    }
+}

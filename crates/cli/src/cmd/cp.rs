@@ -1,0 +1,115 @@
+//! `cp` and `verify`: run the request, tell what came of it, say how to go on.
+
+use std::ffi::OsString;
+
+use clap::ArgMatches;
+use packtrain_node::api::{
+    CpRequest, EXIT_NOTHING_MOVED, FailureKind, Location, Options, Outcome, Resume,
+};
+
+use super::request;
+use crate::args::{CpArgs, OutputArgs, VerifyArgs};
+use crate::exit::{Code, Exit, complain, say};
+use crate::out::teller::Teller;
+use crate::out::{clean, done, quote, shown, summary};
+use crate::signals;
+
+/// `packtrain cp`.
+pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
+    match request::copy(args, matches) {
+        Ok(request) => {
+            let run = Run { output: &args.output, line, nine: args.error_on_no_transfer };
+            run.go(request)
+        }
+        Err(exit) => failed(exit, args.output.json),
+    }
+}
+
+/// `packtrain verify`.
+pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
+    match request::verify(args, matches) {
+        Ok(request) => Run { output: &args.output, line, nine: false }.go(request),
+        Err(exit) => failed(exit, args.output.json),
+    }
+}
+
+fn failed(exit: Exit, json: bool) -> Code {
+    let error = exit.into_error();
+    let code = Code(error.exit_code());
+    complain(&error.text);
+    if json {
+        done::print(&done::Cp::new(&Outcome::from(error), code, None));
+    }
+    code
+}
+
+struct Run<'a> {
+    output: &'a OutputArgs,
+    line: &'a [OsString],
+    /// `--error-on-no-transfer`.
+    nine: bool,
+}
+
+impl Run<'_> {
+    fn go(&self, mut request: CpRequest) -> Code {
+        let (verify, dry_run) = (request.options.verify, request.options.dry_run);
+        let teller = Teller::new(self.output, dry_run, verify);
+        request.options.report_files = teller.wants_files();
+        let stop = request.stop.clone();
+        signals::watch(&stop, self.output.quiet);
+        let replayable = replayable(&request);
+        let result = packtrain_node::cp::run(request, &teller);
+        teller.finish();
+        let outcome = result.unwrap_or_else(Outcome::from);
+        let code = self.code(&outcome, stop.requested());
+        let command = (outcome.resumable && replayable && code != Code::DONE)
+            .then(|| quote::command(self.line));
+        self.tell(&outcome, verify, &teller, command.as_deref());
+        if self.output.json {
+            done::print(&done::Cp::new(&outcome, code, command.as_deref()));
+        }
+        code
+    }
+
+    fn code(&self, outcome: &Outcome, signal: Option<i32>) -> Code {
+        let cancelled = outcome.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Cancelled);
+        match (outcome.exit_code(), signal) {
+            (_, Some(signal)) if cancelled => Code::signal(signal),
+            (0, _) if self.nine && moved_nothing(outcome) => Code(EXIT_NOTHING_MOVED),
+            (code, _) => Code(code),
+        }
+    }
+
+    fn tell(&self, outcome: &Outcome, verify: bool, teller: &Teller, command: Option<&str>) {
+        for (path, failure) in &outcome.failed {
+            complain(&clean(&format!("{}: {}", shown(path), failure.text)));
+        }
+        let unsaid = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
+        if unsaid > 0 && !outcome.failed.is_empty() {
+            complain(&format!("and {unsaid} more failed"));
+        }
+        if let Some(failure) = &outcome.failure {
+            complain(&clean(&failure.text));
+        } else if teller.wants_summary() && !self.output.json {
+            complain(&summary::sentence(outcome, verify));
+        }
+        if let Some(command) = command {
+            say(&format!("to go on where it ended, run:\n  {command}"));
+        }
+    }
+}
+
+/// Whether the same command can find the same bytes again.
+fn replayable(request: &CpRequest) -> bool {
+    let Options { resume, verify, dry_run, .. } = &request.options;
+    *resume != Resume::Off
+        && !verify
+        && !dry_run
+        && request.dest != Location::Stdio
+        && !request.sources.contains(&Location::Stdio)
+}
+
+fn moved_nothing(outcome: &Outcome) -> bool {
+    let summary = &outcome.summary;
+    summary.bytes_moved == 0 && summary.files_moved == 0 && summary.deleted == 0
+}

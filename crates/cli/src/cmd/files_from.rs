@@ -1,0 +1,82 @@
+//! `--files-from`: a list of paths, one a line, or each ended by a zero byte.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::exit::Exit;
+
+/// The longest list taken.
+const MAX_LIST: u64 = 256 << 20;
+
+/// Reads the list in the file at `path`, `-` being standard input.
+pub(crate) fn read(path: &Path, zero: bool) -> Result<Vec<Vec<u8>>, Exit> {
+    let failed = |error: io::Error| {
+        Exit::usage(format!("--files-from {}: {error}: check the name", path.display()))
+    };
+    let bytes = read_some(path, MAX_LIST).map_err(failed)?;
+    parse(&bytes, zero).map_err(|text| Exit::usage(format!("--files-from: {text}")))
+}
+
+/// All of a file that is at most `most` bytes long; `-` is standard input.
+pub(crate) fn read_some(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().lock().take(most + 1).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is far too long"));
+    }
+    Ok(bytes)
+}
+
+/// As rsync does: empty lines, and lines with `#` or `;` in front, are nothing (but with zero
+/// bytes every name counts); a leading slash or `./` is below the source all the same; `..` is
+/// refused.
+fn parse(bytes: &[u8], zero: bool) -> Result<Vec<Vec<u8>>, String> {
+    let mut paths = Vec::new();
+    for line in bytes.split(|&c| c == if zero { 0 } else { b'\n' }) {
+        let line = if zero { line } else { line.strip_suffix(b"\r").unwrap_or(line) };
+        if line.is_empty() || (!zero && matches!(line[0], b'#' | b';')) {
+            continue;
+        }
+        if line.contains(&0) {
+            return Err("there are zero bytes in it: add --from0".to_owned());
+        }
+        let mut parts = Vec::new();
+        for part in line.split(|&c| c == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => {
+                    let line = crate::out::shown(line);
+                    return Err(format!("`{line}` leaves the source: remove the `..`"));
+                }
+                part => parts.push(part),
+            }
+        }
+        let path = if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') };
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(bytes: &[u8], zero: bool) -> Vec<String> {
+        let lossy = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        parse(bytes, zero).expect("a good list").iter().map(lossy).collect()
+    }
+
+    #[test]
+    fn lists_are_read_as_rsync_reads_them() {
+        assert_eq!(names(b"a\n\n# no\n; no\n/b//c/\r\n./d\n.\n", false), ["a", "b/c", "d", "."]);
+        assert_eq!(names(b"a\nb\0#c\0\0", true), ["a\nb", "#c"]);
+        assert!(parse(b"a\n../b", false).expect_err("leaves").contains("../b"));
+        assert!(parse(b"a\0b\0", false).expect_err("zero bytes").contains("--from0"));
+        assert!(names(b"", false).is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! `key`.
+
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_node::config::Dirs;
+use packtrain_node::knownhosts::KnownHosts;
+use packtrain_node::location::{DEFAULT_PORT, host_and_port};
+use serde::Serialize;
+
+use crate::args::{KeyArgs, KeyCommand};
+use crate::exit::{Code, Exit, complain, say};
+use crate::out::{json_line, line};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    path: String,
+    public: &'a str,
+    fingerprint: &'a str,
+}
+
+/// `packtrain key`.
+pub(crate) fn run(args: &KeyArgs) -> Result<Code, Exit> {
+    match &args.command {
+        KeyCommand::Show { json } => show(*json),
+        KeyCommand::Forget { server } => forget(server),
+    }
+}
+
+fn show(json: bool) -> Result<Code, Exit> {
+    let key = packtrain_node::keys::show()?;
+    if json {
+        let path = key.path.display().to_string();
+        json_line(&Shown { path, public: &key.public, fingerprint: &key.fingerprint });
+    } else {
+        // The line alone on stdout, so that it can be appended to a file as it is.
+        line(&key.public);
+        say(&format!("fingerprint {}\nkept in {}", key.fingerprint, key.path.display()));
+    }
+    Ok(Code::DONE)
+}
+
+fn forget(server: &str) -> Result<Code, Exit> {
+    let (host, port) = host_and_port(server.strip_prefix("pt://").unwrap_or(server))
+        .map_err(|error| Exit::usage(error.to_string()))?;
+    let port = port.unwrap_or(DEFAULT_PORT);
+    let hosts = KnownHosts::new(Dirs::from_env()?.known_hosts());
+    let gone = hosts.forget(&host, port).map_err(|error| {
+        let text = format!("{}: {error}", hosts.path().display());
+        NodeError::new(FailureKind::Fatal, text)
+    })?;
+    if gone == 0 {
+        let text =
+            format!("no key of {host}, port {port}, is known: see {}", hosts.path().display());
+        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
+    }
+    complain(&format!("forgot the key of {host}, port {port}"));
+    Ok(Code::DONE)
+}

@@ -1,0 +1,268 @@
+//! From the arguments of `cp` and `verify` to a request, the site's ceilings applied.
+
+use std::ffi::OsString;
+
+use clap::ArgMatches;
+use packtrain_node::api::{
+    CpRequest, Location, NodeError, Options, Resume, SshSettings, StopHandle, TransportChoice,
+};
+use packtrain_node::config::Policy;
+use packtrain_node::tickets::Ticket;
+use packtrain_units::DataRate;
+
+use super::files_from;
+use crate::args::{
+    Bootstrap, CpArgs, FilterArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
+};
+use crate::args::{VerifyArgs, nearness};
+use crate::exit::Exit;
+
+/// A ticket file holds one line.
+const MAX_TICKET: u64 = 4096;
+
+/// The request that `cp` makes.
+pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exit> {
+    let (dest, sources) =
+        args.places.split_last().ok_or_else(|| Exit::usage("nothing to copy: write SRC... DST"))?;
+    if sources.is_empty() {
+        let only = dest.to_string_lossy();
+        return Err(Exit::usage(format!("only `{only}` was named: write SRC... DST")));
+    }
+    if args.delete && !args.recursive {
+        return Err(Exit::usage("--delete without -r has no directory to clean: add -r"));
+    }
+    let (mode, times, owner) = preserve(args.preserve.as_deref())?;
+    let options = Options {
+        recursive: args.recursive,
+        resume: resume(args, matches),
+        checksum: args.checksum,
+        update: args.update,
+        delete: args.delete,
+        force_delete: args.force_delete,
+        dry_run: args.dry_run,
+        inplace: args.inplace,
+        preserve_mode: mode,
+        preserve_times: times,
+        preserve_owner: owner,
+        ..chosen_files(&args.filter, matches)?
+    };
+    let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
+    if args.output.json && request.dest == Location::Stdio {
+        return Err(Exit::usage("--json and the data cannot both go to stdout: leave one out"));
+    }
+    let piped = request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
+    if args.dry_run && piped {
+        return Err(Exit::usage("--dry-run has nothing to say about a pipe: leave it out"));
+    }
+    check_meaning(&request, matches)?;
+    Ok(request)
+}
+
+/// The request that `verify` makes.
+pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpRequest, Exit> {
+    let options = Options {
+        recursive: true,
+        verify: true,
+        checksum: true,
+        dry_run: true,
+        resume: Resume::Off,
+        ..chosen_files(&args.filter, matches)?
+    };
+    let sources = std::slice::from_ref(&args.src);
+    let (transport, remote) = (&args.transport, &args.remote);
+    let request = request(sources, &args.dst, options, transport, remote, &args.output)?;
+    if request.dest == Location::Stdio || request.sources.contains(&Location::Stdio) {
+        return Err(Exit::usage("verify compares files, not pipes: name both of them"));
+    }
+    check_meaning(&request, matches)?;
+    Ok(request)
+}
+
+fn request(
+    sources: &[OsString],
+    dest: &OsString,
+    options: Options,
+    transport: &TransportArgs,
+    remote: &RemoteArgs,
+    output: &OutputArgs,
+) -> Result<CpRequest, Exit> {
+    let place = |text: &OsString| Location::parse(text).map_err(|e| Exit::usage(e.to_string()));
+    let sources: Vec<Location> = sources.iter().map(place).collect::<Result<_, _>>()?;
+    let dest = place(dest)?;
+    check_places(&sources, &dest)?;
+    let policy = super::policy()?;
+    allow(&policy, transport.transport, remote.accept_new_host)?;
+    let rate = policy.rate(transport.rate).map(DataRate::as_bps);
+    Ok(CpRequest {
+        sources,
+        dest,
+        options: Options { rate_bps: rate, ..options },
+        transport: transport.transport,
+        cc: transport.cc.clone(),
+        streams: transport.streams.map(|n| policy.streams(n)),
+        background: transport.background,
+        ssh: SshSettings {
+            command: remote.ssh.0.clone(),
+            remote_path: remote.remote_path.clone(),
+            bootstrap: remote.bootstrap == Bootstrap::Auto,
+        },
+        ports: remote.ports,
+        data_addr: remote.data_addr.clone(),
+        linger: remote.linger,
+        ticket: remote.ticket.as_ref().map(ticket).transpose()?,
+        accept_new_host: remote.accept_new_host,
+        retries: remote.retries,
+        explain: output.explain,
+        log_file: output.log_file.clone(),
+        stop: StopHandle::new(),
+    })
+}
+
+/// What the site's policy has to say about a choice.
+pub(crate) fn allow(policy: &Policy, transport: TransportChoice, new: bool) -> Result<(), Exit> {
+    let refused = |e: packtrain_node::config::PolicyError| {
+        NodeError::new(packtrain_node::api::FailureKind::NotAuthorised, e.to_string())
+    };
+    policy.check_transport(transport.name()).map_err(refused)?;
+    policy.check_new_host(new).map_err(refused)?;
+    Ok(())
+}
+
+/// Reads a ticket from its text or, with `@`, from a file.
+pub(crate) fn ticket(arg: &TicketArg) -> Result<Ticket, Exit> {
+    let text = match arg.0.strip_prefix('@') {
+        Some(path) => files_from::read_some(path.as_ref(), MAX_TICKET)
+            .and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|_| std::io::ErrorKind::InvalidData.into())
+            })
+            .map_err(|error| Exit::usage(format!("--ticket @{path}: {error}: check the name")))?,
+        None => arg.0.clone(),
+    };
+    text.parse().map_err(|error| Exit::usage(format!("--ticket: {error}")))
+}
+
+fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
+    let Some(first) = sources.first() else {
+        return Err(Exit::usage("nothing to copy: write SRC... DST"));
+    };
+    if let Some(other) = sources.iter().find(|source| !first.same_end(source)) {
+        return Err(Exit::usage(format!(
+            "{first} and {other} are at different places: copy from one place at a time"
+        )));
+    }
+    if sources.len() > 1 && (sources.contains(&Location::Stdio) || *dest == Location::Stdio) {
+        return Err(Exit::usage("a pipe holds one file: copy one at a time"));
+    }
+    if *first == Location::Stdio && *dest == Location::Stdio {
+        return Err(Exit::usage("from standard input to standard output is what cat does"));
+    }
+    Ok(())
+}
+
+/// Options given by hand that would do nothing are mistakes.
+fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
+    let given = |id: &str| nearness(matches, id) == 3;
+    let transport = request.transport;
+    if given("streams") && matches!(transport, TransportChoice::Native | TransportChoice::Pipe) {
+        let name = transport.name();
+        return Err(Exit::usage(format!("--streams is about TCP, not {name}: leave one out")));
+    }
+    if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
+        let name = transport.name();
+        return Err(Exit::usage(format!(
+            "--cc is about native; the kernel chooses for {name}: leave one out"
+        )));
+    }
+    let mut places = request.sources.iter().chain([&request.dest]);
+    if given("ticket") && !places.any(|place| matches!(place, Location::Server { .. })) {
+        return Err(Exit::usage("--ticket opens a server: write its place as pt://host:port/path"));
+    }
+    Ok(())
+}
+
+/// `--resume` against `--no-resume`: command line over environment over configuration, and on
+/// the same level the later one.
+fn resume(args: &CpArgs, matches: &ArgMatches) -> Resume {
+    let weight = |id: &str| {
+        (nearness(matches, id), matches.indices_of(id).and_then(Iterator::last).unwrap_or(0))
+    };
+    let off = if args.no_resume { weight("no_resume") } else { (0, 0) };
+    let on = if args.resume.is_some() { weight("resume") } else { (0, 0) };
+    match args.resume.as_deref() {
+        _ if off > on => Resume::Off,
+        Some("trust") => Resume::Trust,
+        _ => Resume::On,
+    }
+}
+
+/// Mode, times, owner.
+fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
+    let Some(list) = list else { return Ok((true, true, false)) };
+    let (mut mode, mut times, mut owner) = (false, false, false);
+    for word in list.split(',').map(str::trim) {
+        match word {
+            "all" => (mode, times, owner) = (true, true, true),
+            "none" | "" => {}
+            "mode" => mode = true,
+            "times" | "timestamps" => times = true,
+            "owner" | "ownership" => owner = true,
+            "links" | "hardlinks" | "xattr" | "xattrs" | "acl" | "acls" | "context" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not in this version: use mode, times, owner"
+                )));
+            }
+            other => {
+                return Err(Exit::usage(format!(
+                    "--preserve={other} is not known: use mode, times, owner, all or none"
+                )));
+            }
+        }
+    }
+    Ok((mode, times, owner))
+}
+
+/// The rules in the order in which they were given, and the list of files.
+fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Options, Exit> {
+    let mut rules: Vec<(usize, String)> = Vec::new();
+    let mut add = |id: &str, values: Vec<String>| {
+        let indices = matches.indices_of(id).into_iter().flatten();
+        rules.extend(indices.zip(values));
+    };
+    let signed = |sign: &str, patterns: &[String]| -> Vec<String> {
+        patterns.iter().map(|pattern| format!("{sign} {pattern}")).collect()
+    };
+    add("exclude", signed("-", &args.exclude));
+    add("include", signed("+", &args.include));
+    add("filter", args.filter.iter().map(|text| rule(text)).collect::<Result<_, _>>()?);
+    rules.sort_by_key(|(index, _)| *index);
+    let files_from =
+        args.files_from.as_ref().map(|path| files_from::read(path, args.from0)).transpose()?;
+    Ok(Options {
+        filters: rules.into_iter().map(|(_, rule)| rule).collect(),
+        files_from,
+        ..Options::default()
+    })
+}
+
+/// A rule in rsync's spelling, as `+ PATTERN` or `- PATTERN`.
+fn rule(text: &str) -> Result<String, Exit> {
+    let text = text.trim_start();
+    let (word, pattern) = text.split_once([' ', '_']).unwrap_or((text, ""));
+    let sign = match word {
+        "+" | "include" => "+",
+        "-" | "exclude" => "-",
+        _ => {
+            return Err(Exit::usage(format!(
+                "--filter: `{text}` is not a rule of this version: write '+ PATTERN' or '- PATTERN'"
+            )));
+        }
+    };
+    if pattern.is_empty() {
+        return Err(Exit::usage(format!("--filter: `{text}` has no pattern: add one")));
+    }
+    Ok(format!("{sign} {pattern}"))
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+use clap::FromArgMatches as _;
+use packtrain_node::api::PortRange;
+use packtrain_units::Duration;
+
+use super::*;
+use crate::args::{Cli, Command, bare};
+
+fn cp(line: &str) -> Result<CpRequest, String> {
+    let words = ["packtrain", "cp"].into_iter().chain(line.split(' '));
+    let matches = bare().try_get_matches_from(words).map_err(|error| error.to_string())?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+    let Command::Cp(args) = cli.command else { return Err("not cp".to_owned()) };
+    let (_, own) = matches.subcommand().expect("there is a command");
+    copy(&args, own).map_err(|exit| exit.into_error().text)
+}
+
+fn good(line: &str) -> CpRequest {
+    cp(line).unwrap_or_else(|text| panic!("{line}: {text}"))
+}
+
+fn refused(line: &str) -> String {
+    cp(line).err().unwrap_or_else(|| panic!("{line} is not refused"))
+}
+
+#[test]
+fn a_plain_copy_has_the_defaults_of_design() {
+    let request = good("a b");
+    assert_eq!(request.options, Options::default());
+    assert_eq!(request.transport, TransportChoice::Auto);
+    assert_eq!(request.ssh, SshSettings::default());
+    assert_eq!(request.linger, Duration::from_secs(600));
+    assert_eq!((request.streams, request.ports, request.explain), (None, None, false));
+}
+
+#[test]
+fn every_flag_arrives() {
+    let request = good(
+        "-r --checksum --update --delete --force-delete --dry-run --inplace --transport tcp \
+         --streams 4 --bwlimit 500mbit --background -e ssh --remote-path /opt/packtrain \
+         --bootstrap never --ports 5000-5100 --data-addr 10.0.0.1 --linger 1m --accept-new-host \
+         --retries 2 --explain --log-file log --via none a b me@host:c",
+    );
+    let options = &request.options;
+    assert!(options.recursive && options.checksum && options.update && options.delete);
+    assert!(options.force_delete && options.dry_run && options.inplace && request.background);
+    assert_eq!(options.rate_bps, Some(500_000_000));
+    assert_eq!((request.transport, request.streams), (TransportChoice::Tcp, Some(4)));
+    assert_eq!(request.ssh.remote_path, "/opt/packtrain");
+    assert!(!request.ssh.bootstrap && request.accept_new_host && request.explain);
+    assert_eq!(request.ports, Some(PortRange { first: 5000, last: 5100 }));
+    assert_eq!(request.data_addr.as_deref(), Some("10.0.0.1"));
+    assert_eq!((request.linger, request.retries), (Duration::from_secs(60), 2));
+    assert_eq!((request.sources.len(), request.dest.is_remote()), (2, true));
+}
+
+#[test]
+fn resume_is_on_unless_told_otherwise_and_the_later_word_counts() {
+    let resume = |flags: &str| good(&format!("{flags} a b")).options.resume;
+    assert_eq!(resume("-r"), Resume::On);
+    assert_eq!(resume("--resume"), Resume::On);
+    assert_eq!(resume("--resume=trust"), Resume::Trust);
+    assert_eq!(resume("--no-resume"), Resume::Off);
+    assert_eq!(resume("--no-resume --resume=trust"), Resume::Trust);
+    assert_eq!(resume("--resume --no-resume"), Resume::Off);
+}
+
+#[test]
+fn rules_keep_their_order_over_three_options() {
+    let line = "--exclude *.o --include keep --exclude tmp --filter=-_x --filter=include_y a b";
+    assert_eq!(good(line).options.filters, ["- *.o", "+ keep", "- tmp", "- x", "+ y"]);
+    assert!(refused("--filter=merge_x a b").contains("not a rule"));
+    assert!(refused("--filter=+ a b").contains("no pattern"));
+}
+
+#[test]
+fn what_is_kept_can_be_chosen() {
+    let kept = |flag: &str| {
+        let options = good(&format!("{flag} a b")).options;
+        (options.preserve_mode, options.preserve_times, options.preserve_owner)
+    };
+    assert_eq!(kept("-r"), (true, true, false));
+    assert_eq!(kept("--preserve"), (true, true, true));
+    assert_eq!(kept("--preserve=times,owner"), (false, true, true));
+    assert_eq!(kept("--preserve=none"), (false, false, false));
+    assert!(refused("--preserve=xattr a b").contains("not in this version"));
+    assert!(refused("--preserve=sense a b").contains("not known"));
+}
+
+#[test]
+fn what_would_do_nothing_is_refused() {
+    for (line, says) in [
+        ("a", "only `a` was named"),
+        ("--delete a b", "add -r"),
+        ("a h:b c", "different places"),
+        ("- a b", "a pipe holds one file"),
+        ("- -", "cat"),
+        ("--json a -", "--json"),
+        ("--dry-run - a", "--dry-run"),
+        ("--transport native --streams 2 a b", "--streams"),
+        ("--transport pipe --cc native a b", "--cc"),
+        ("--ticket pt1-x h:a b", "--ticket"),
+        ("--ticket @/nonexistent pt://h/a b", "/nonexistent"),
+        ("--files-from /nonexistent a b", "/nonexistent"),
+        ("--ports 9-8 a b", "lowest and the highest"),
+        ("--retries -1 a b", "-1"),
+        ("--rate 0 a b", "rate of zero"),
+        ("--linger 10 a b", "`10s` or `10ms`"),
+        ("--streams 0 a b", "1 to 64"),
+        ("--from0 a b", "--files-from"),
+        ("--force-delete a b", "--delete"),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(says), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_ticket_comes_from_a_file_or_the_line_and_is_not_shown() {
+    let ticket = Ticket::new([7; 16], packtrain_node::pubkey::Fingerprint([9; 32]));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("ticket");
+    ticket.write(&path).expect("the directory can be written");
+    for given in [format!("@{}", path.display()), ticket.to_text()] {
+        let request = good(&format!("--ticket {given} pt://h/a b"));
+        assert_eq!(request.ticket.as_ref(), Some(&ticket));
+        assert!(!format!("{request:?}").contains(&ticket.to_text()));
+    }
+    let mut cut = ticket.to_text();
+    cut.pop();
+    assert!(refused(&format!("--ticket {cut} pt://h/a b")).contains("damaged"));
+}

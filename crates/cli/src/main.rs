@@ -1,0 +1,17 @@
+//! The `packtrain` command: reads the command line, asks `packtrain-node`, tells people.
+
+mod args;
+mod cmd;
+mod exit;
+mod out;
+mod signals;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let line: Vec<_> = std::env::args_os().collect();
+    match args::parse(&line) {
+        Ok(parsed) => cmd::run(parsed, &line).unwrap_or_else(exit::Exit::report).into(),
+        Err(exit) => exit.report_early(&line).into(),
+    }
+}

@@ -1,0 +1,210 @@
+//! The last line of `--json`.
+
+use std::collections::BTreeMap;
+
+use packtrain_node::api::{CpuUse, Failure, FailureKind, LossCause, Outcome, PerfOutcome};
+use packtrain_units::Duration;
+use serde::Serialize;
+
+use super::json_line;
+use crate::exit::Code;
+
+/// Prints a last line.
+pub(crate) fn print(event: &impl Serialize) {
+    json_line(event);
+}
+
+/// What came of `cp` or `verify`. Every field is there, also after a failure.
+#[derive(Serialize)]
+pub(crate) struct Cp<'a> {
+    event: &'static str,
+    ok: bool,
+    exit_code: u8,
+    bytes: u64,
+    bytes_moved: u64,
+    seconds: f64,
+    goodput_bps: u64,
+    transport: &'a str,
+    retransmitted_bytes: u64,
+    loss_cause: BTreeMap<&'a str, u64>,
+    transports: BTreeMap<&'a str, u64>,
+    entries: u64,
+    files_moved: u64,
+    unchanged: u64,
+    bytes_resumed: u64,
+    chunks_again: u64,
+    deleted: u64,
+    failed: u64,
+    vanished: u64,
+    differing: u64,
+    rtt_ms: Option<f64>,
+    verdict: Option<&'a str>,
+    resumable: bool,
+    resume_command: Option<&'a str>,
+    error: Option<Cause<'a>>,
+    failed_files: Vec<FailedFile<'a>>,
+}
+
+/// What came of `perf client`.
+#[derive(Serialize)]
+pub(crate) struct Perf<'a> {
+    event: &'static str,
+    ok: bool,
+    exit_code: u8,
+    bytes: u64,
+    seconds: f64,
+    goodput_bps: u64,
+    transport: &'a str,
+    retransmitted_bytes: u64,
+    rtt_ms: Option<f64>,
+    loss_cause: BTreeMap<&'a str, u64>,
+    cpu: Cpu,
+    error: Option<Cause<'a>>,
+}
+
+#[derive(Serialize)]
+struct Cpu {
+    sender: Option<CpuOfOne>,
+    receiver: Option<CpuOfOne>,
+}
+
+#[derive(Serialize)]
+struct CpuOfOne {
+    user_s: f64,
+    system_s: f64,
+    percent: f64,
+}
+
+/// A failure for programs.
+#[derive(Serialize)]
+pub(crate) struct Cause<'a> {
+    kind: &'static str,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct FailedFile<'a> {
+    path: String,
+    #[serde(flatten)]
+    cause: Cause<'a>,
+}
+
+impl<'a> Cp<'a> {
+    /// The line for `outcome`, when the command ends with `code`.
+    pub(crate) fn new(outcome: &'a Outcome, code: Code, resume_command: Option<&'a str>) -> Self {
+        let summary = &outcome.summary;
+        Self {
+            event: "done",
+            ok: code == Code::DONE,
+            exit_code: code.0,
+            bytes: summary.bytes,
+            bytes_moved: summary.bytes_moved,
+            seconds: seconds(outcome.elapsed),
+            goodput_bps: outcome.goodput().as_bps(),
+            transport: &outcome.transport,
+            retransmitted_bytes: outcome.retransmitted.get(),
+            loss_cause: causes(&outcome.loss_cause),
+            transports: outcome.shares.iter().map(|s| (s.name.as_str(), s.bytes.get())).collect(),
+            entries: summary.entries,
+            files_moved: summary.files_moved,
+            unchanged: summary.unchanged,
+            bytes_resumed: summary.bytes_resumed,
+            chunks_again: summary.chunks_again,
+            deleted: summary.deleted,
+            failed: summary.failed,
+            vanished: summary.vanished,
+            differing: outcome.differing,
+            rtt_ms: outcome.rtt.map(millis),
+            verdict: outcome.verdict.as_deref(),
+            resumable: outcome.resumable,
+            resume_command,
+            error: outcome.failure.as_ref().map(Cause::new),
+            failed_files: outcome.failed.iter().map(|(path, f)| FailedFile::new(path, f)).collect(),
+        }
+    }
+}
+
+impl<'a> Perf<'a> {
+    /// The line for `outcome`, when the command ends with `code`.
+    pub(crate) fn new(outcome: &'a PerfOutcome, code: Code) -> Self {
+        let cpu = |cpu: Option<CpuUse>| cpu.map(|cpu| CpuOfOne::new(cpu, outcome.elapsed));
+        Self {
+            event: "done",
+            ok: code == Code::DONE,
+            exit_code: code.0,
+            bytes: outcome.bytes.get(),
+            seconds: seconds(outcome.elapsed),
+            goodput_bps: outcome.goodput().as_bps(),
+            transport: &outcome.transport,
+            retransmitted_bytes: outcome.retransmitted.get(),
+            rtt_ms: outcome.rtt.map(millis),
+            loss_cause: causes(&outcome.loss_cause),
+            cpu: Cpu { sender: cpu(outcome.cpu_sender), receiver: cpu(outcome.cpu_receiver) },
+            error: outcome.failure.as_ref().map(Cause::new),
+        }
+    }
+}
+
+impl CpuOfOne {
+    fn new(cpu: CpuUse, elapsed: Duration) -> Self {
+        let (user_s, system_s) = (seconds(cpu.user), seconds(cpu.system));
+        let span = elapsed.as_secs_f64();
+        let percent = if span > 0.0 { (user_s + system_s) / span * 100.0 } else { 0.0 };
+        Self { user_s, system_s, percent: rounded(percent, 10.0) }
+    }
+}
+
+impl<'a> Cause<'a> {
+    /// `failure` for programs.
+    pub(crate) fn new(failure: &'a Failure) -> Self {
+        Self { kind: kind(failure.kind), text: &failure.text }
+    }
+}
+
+impl<'a> FailedFile<'a> {
+    fn new(path: &[u8], failure: &'a Failure) -> Self {
+        Self { path: String::from_utf8_lossy(path).into_owned(), cause: Cause::new(failure) }
+    }
+}
+
+/// Seconds to the microsecond.
+pub(crate) fn seconds(span: Duration) -> f64 {
+    rounded(span.as_secs_f64(), 1e6)
+}
+
+/// Milliseconds to the microsecond.
+pub(crate) fn millis(span: Duration) -> f64 {
+    rounded(span.as_secs_f64() * 1e3, 1e3)
+}
+
+/// The word for a kind of failure.
+pub(crate) const fn kind(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Usage => "usage",
+        FailureKind::SourceMissing => "source_missing",
+        FailureKind::Vanished => "vanished",
+        FailureKind::Changed => "changed",
+        FailureKind::Unreadable => "unreadable",
+        FailureKind::TargetMissing => "target_missing",
+        FailureKind::TargetRefused => "target_refused",
+        FailureKind::TargetFull => "target_full",
+        FailureKind::Temporary => "temporary",
+        FailureKind::NotAuthorised => "not_authorised",
+        FailureKind::Integrity => "integrity",
+        FailureKind::Protocol => "protocol",
+        FailureKind::Cancelled => "cancelled",
+        FailureKind::Fatal => "fatal",
+    }
+}
+
+fn causes(causes: &LossCause) -> BTreeMap<&str, u64> {
+    causes.iter().map(|(cause, bytes)| (cause.as_str(), bytes.get())).collect()
+}
+
+fn rounded(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
+#[cfg(test)]
+#[path = "done_tests.rs"]
+mod tests;

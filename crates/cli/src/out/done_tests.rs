@@ -1,0 +1,87 @@
+use packtrain_node::api::{Summary, TransportShare};
+use packtrain_units::ByteCount;
+
+use super::*;
+
+#[test]
+fn the_last_line_of_cp_keeps_its_shape() {
+    let outcome = Outcome {
+        summary: Summary {
+            bytes: 4000,
+            bytes_moved: 3000,
+            entries: 3,
+            files_moved: 2,
+            unchanged: 1,
+            bytes_resumed: 500,
+            chunks_again: 1,
+            deleted: 0,
+            failed: 1,
+            vanished: 0,
+        },
+        elapsed: Duration::from_millis(1500),
+        transport: "native".into(),
+        shares: vec![
+            TransportShare { name: "native".into(), bytes: ByteCount(2000) },
+            TransportShare { name: "tcp".into(), bytes: ByteCount(1000) },
+        ],
+        retransmitted: ByteCount(12),
+        loss_cause: [("congestion".to_owned(), ByteCount(12))].into(),
+        verdict: Some("bounded by the disk".into()),
+        rtt: Some(Duration::from_micros(1234)),
+        differing: 0,
+        resumable: false,
+        failure: None,
+        failed: vec![(b"a\xff".to_vec(), Failure::new(FailureKind::Changed, "it changed"))],
+    };
+    let line = serde_json::to_string(&Cp::new(&outcome, Code(23), None)).expect("it serializes");
+    let want = concat!(
+        r#"{"event":"done","ok":false,"exit_code":23,"bytes":4000,"bytes_moved":3000,"#,
+        r#""seconds":1.5,"goodput_bps":16000,"transport":"native","retransmitted_bytes":12,"#,
+        r#""loss_cause":{"congestion":12},"transports":{"native":2000,"tcp":1000},"#,
+        r#""entries":3,"files_moved":2,"unchanged":1,"bytes_resumed":500,"chunks_again":1,"#,
+        r#""deleted":0,"failed":1,"vanished":0,"differing":0,"rtt_ms":1.234,"#,
+        r#""verdict":"bounded by the disk","resumable":false,"resume_command":null,"#,
+        r#""error":null,"failed_files":[{"path":"a�","kind":"changed","text":"it changed"}]}"#
+    );
+    assert_eq!(line, want);
+}
+
+#[test]
+fn nothing_is_missing_after_a_failure() {
+    let failed = Outcome {
+        failure: Some(Failure::new(FailureKind::Temporary, "the network is away")),
+        resumable: true,
+        ..Outcome::default()
+    };
+    let good = serde_json::to_value(Cp::new(&Outcome::default(), Code(0), None)).expect("fine");
+    let bad = serde_json::to_value(Cp::new(&failed, Code(5), Some("packtrain cp a b")));
+    let bad = bad.expect("fine");
+    let keys = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(keys(&good), keys(&bad));
+    assert_eq!((&good["ok"], &bad["ok"]), (&true.into(), &false.into()));
+    assert_eq!(bad["error"]["kind"], "temporary");
+    assert_eq!(bad["resume_command"], "packtrain cp a b");
+    assert_eq!(good["goodput_bps"], 0, "nothing moved in no time");
+}
+
+#[test]
+fn the_last_line_of_perf_keeps_its_shape() {
+    let second = Duration::from_secs(1);
+    let outcome = PerfOutcome {
+        transport: "tcp".into(),
+        bytes: ByteCount(1_000_000),
+        elapsed: second,
+        cpu_sender: Some(CpuUse { user: second, system: Duration::from_millis(500) }),
+        ..PerfOutcome::default()
+    };
+    let line = serde_json::to_string(&Perf::new(&outcome, Code(0))).expect("it serializes");
+    let want = concat!(
+        r#"{"event":"done","ok":true,"exit_code":0,"bytes":1000000,"seconds":1.0,"#,
+        r#""goodput_bps":8000000,"transport":"tcp","retransmitted_bytes":0,"rtt_ms":null,"#,
+        r#""loss_cause":{},"cpu":{"sender":{"user_s":1.0,"system_s":0.5,"percent":150.0},"#,
+        r#""receiver":null},"error":null}"#
+    );
+    assert_eq!(line, want);
+}

@@ -1,0 +1,211 @@
+//! One bar for the whole transfer.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Mutex;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use packtrain_node::api::ProgressSnapshot;
+use packtrain_units::Duration;
+use serde::Serialize;
+
+use super::clean;
+use super::done::seconds;
+use super::ticker::Ticker;
+use crate::args::ProgressMode;
+use crate::exit::say;
+
+/// Where progress goes.
+pub(crate) enum Progress {
+    /// A bar on a terminal; whether the whole was known when it was last drawn, if it was.
+    Bar(ProgressBar, Mutex<Option<bool>>),
+    /// A bar was asked for where no terminal is: a line that overwrites itself.
+    Plain,
+    /// JSON lines.
+    Json(Ticker),
+    /// Nowhere.
+    None,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    bytes: u64,
+    bytes_total: Option<u64>,
+    files: u64,
+    files_total: Option<u64>,
+    rate_bps: u64,
+    eta_seconds: Option<f64>,
+    transport: &'a str,
+    verdict: Option<&'a str>,
+}
+
+impl Progress {
+    /// What `mode` means here.
+    pub(crate) fn new(mode: ProgressMode, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        match mode {
+            ProgressMode::Json => Self::Json(Ticker::new(say)),
+            ProgressMode::Bar if !terminal => Self::Plain,
+            ProgressMode::Bar => Self::bar(),
+            ProgressMode::Auto if terminal && !quiet => Self::bar(),
+            ProgressMode::Auto | ProgressMode::None => Self::None,
+        }
+    }
+
+    fn bar() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Self::Bar(bar, Mutex::new(None))
+    }
+
+    /// Whether a person watches: then a summary ends the show.
+    pub(crate) const fn is_bar(&self) -> bool {
+        matches!(self, Self::Bar(..) | Self::Plain)
+    }
+
+    /// Shows how far it is.
+    pub(crate) fn show(&self, snapshot: &ProgressSnapshot) {
+        match self {
+            Self::Bar(bar, known) => draw(bar, known, snapshot),
+            Self::Plain => {
+                let _ = write!(std::io::stderr().lock(), "\r{}\x1b[K", sentence(snapshot));
+            }
+            Self::Json(ticker) => {
+                ticker.tell(serde_json::to_string(&Line::new(snapshot)).unwrap_or_default());
+            }
+            Self::None => {}
+        }
+    }
+
+    /// Says something without tearing the bar.
+    pub(crate) fn around(&self, speak: impl FnOnce()) {
+        match self {
+            Self::Bar(bar, drawn) if drawn.lock().is_ok_and(|drawn| drawn.is_some()) => {
+                bar.suspend(speak);
+            }
+            Self::Plain => {
+                let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+                speak();
+            }
+            Self::Bar(..) | Self::Json(_) | Self::None => speak(),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        match self {
+            Self::Bar(bar, _) => bar.finish_and_clear(),
+            Self::Plain => {
+                let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+            }
+            Self::Json(ticker) => ticker.finish(),
+            Self::None => {}
+        }
+    }
+}
+
+impl<'a> Line<'a> {
+    fn new(snapshot: &'a ProgressSnapshot) -> Self {
+        Self {
+            event: "progress",
+            bytes: snapshot.bytes_done.get(),
+            bytes_total: snapshot.bytes_total.map(|bytes| bytes.get()),
+            files: snapshot.files_done,
+            files_total: snapshot.files_total,
+            rate_bps: snapshot.rate.as_bps(),
+            eta_seconds: snapshot.eta.map(seconds),
+            transport: &snapshot.transport,
+            verdict: snapshot.verdict.as_deref(),
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, drawn: &Mutex<Option<bool>>, snapshot: &ProgressSnapshot) {
+    let Ok(mut drawn) = drawn.lock() else { return };
+    let known = snapshot.bytes_total.is_some();
+    if drawn.replace(known) != Some(known) {
+        bar.set_style(style(known));
+    }
+    if let Some(total) = snapshot.bytes_total {
+        bar.set_length(total.get());
+    }
+    bar.set_position(snapshot.bytes_done.get());
+    bar.set_message(sentence(snapshot));
+    bar.tick();
+}
+
+fn style(known: bool) -> ProgressStyle {
+    let template =
+        if known { "{bar:24} {percent:>3}%  {wide_msg}" } else { "{spinner} {wide_msg}" };
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}
+
+/// `1.2 GiB of 4.0 GiB, 3 of 5 files, 4.01 Gbit/s, 1:05 left, native, bounded by the disk`.
+fn sentence(snapshot: &ProgressSnapshot) -> String {
+    let mut parts = vec![match snapshot.bytes_total {
+        Some(total) => format!("{} of {total}", snapshot.bytes_done),
+        None => format!("{} so far", snapshot.bytes_done),
+    }];
+    match snapshot.files_total {
+        Some(1) => {}
+        Some(total) => parts.push(format!("{} of {total} files", snapshot.files_done)),
+        None => parts.push(format!("{} files so far", snapshot.files_done)),
+    }
+    parts.push(snapshot.rate.to_string());
+    parts.extend(snapshot.eta.map(|eta| format!("{} left", clock(eta))));
+    if !snapshot.transport.is_empty() {
+        parts.push(snapshot.transport.clone());
+    }
+    parts.extend(snapshot.verdict.as_deref().map(clean));
+    parts.join(", ")
+}
+
+/// `0:07`, `12:05`, `3:00:09`.
+pub(crate) fn clock(span: Duration) -> String {
+    let whole = span.as_secs_f64().ceil() as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::{ByteCount, DataRate};
+
+    use super::*;
+
+    #[test]
+    fn the_bar_says_what_is_known() {
+        let mut snapshot = ProgressSnapshot {
+            bytes_done: ByteCount(1 << 30),
+            files_done: 3,
+            rate: DataRate::from_mbps(4010),
+            transport: "native".into(),
+            ..ProgressSnapshot::default()
+        };
+        assert_eq!(sentence(&snapshot), "1.0 GiB so far, 3 files so far, 4.01 Gbit/s, native");
+        snapshot.bytes_total = Some(ByteCount(4 << 30));
+        snapshot.files_total = Some(5);
+        snapshot.eta = Some(Duration::from_millis(64_200));
+        snapshot.verdict = Some("bounded by the disk".into());
+        let all = "1.0 GiB of 4.0 GiB, 3 of 5 files, 4.01 Gbit/s, 1:05 left, native, \
+                   bounded by the disk";
+        assert_eq!(sentence(&snapshot), all);
+        assert_eq!(clock(Duration::from_secs(10_809)), "3:00:09");
+    }
+
+    #[test]
+    fn both_styles_are_good() {
+        for known in [false, true] {
+            let bar = ProgressBar::hidden();
+            bar.set_style(style(known));
+            bar.tick();
+        }
+        assert!(ProgressStyle::with_template("{bar:24} {percent:>3}%  {wide_msg}").is_ok());
+        assert!(ProgressStyle::with_template("{spinner} {wide_msg}").is_ok());
+    }
+}

@@ -1,0 +1,67 @@
+//! A command line as a shell reads it back.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+/// The words joined so that a POSIX shell splits them into the same words. Bytes that a
+/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know.
+pub(crate) fn command(words: &[OsString]) -> String {
+    words.iter().map(|word| one(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn one(word: &OsStr) -> String {
+    let bytes = word.as_bytes();
+    let plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(c);
+    match word.to_str() {
+        Some(text) if !bytes.is_empty() && bytes.iter().all(plain) => text.to_owned(),
+        Some(text) if !text.chars().any(char::is_control) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        _ => escaped(bytes),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::from("$'");
+    for &byte in bytes {
+        match byte {
+            b'\'' | b'\\' => text.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => text.push(char::from(byte)),
+            // Three octal digits end by themselves; \x would swallow letters that follow.
+            _ => text.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    text.push('\'');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn plain_words_stay_plain() {
+        let words = ["packtrain", "cp", "-r", "a/b", "me@h:/x", "it's", "", "~/x"];
+        let quoted = command(&words.map(OsString::from));
+        assert_eq!(quoted, r"packtrain cp -r a/b me@h:/x 'it'\''s' '' '~/x'");
+    }
+
+    #[test]
+    fn a_shell_reads_the_same_words() {
+        if Command::new("bash").arg("--version").output().is_err() {
+            return; // The other test needs no shell.
+        }
+        let every: Vec<u8> = (1..=255).collect();
+        let words =
+            [every, b"a b;$(c)`d`*?!#\"'\\".to_vec(), b"\n0\t7".to_vec(), b"\xff1".to_vec()];
+        for bytes in words {
+            let quoted = command(&[OsString::from_vec(bytes.clone())]);
+            let script = format!("printf %s {quoted}");
+            let output = Command::new("bash").arg("-c").arg(&script).output().expect("bash runs");
+            assert_eq!(output.stdout, bytes, "{script}");
+        }
+    }
+}

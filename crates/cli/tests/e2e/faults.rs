@@ -1,0 +1,218 @@
+//! Sources that vanish or change, disks that are full or read-only, names that do not fit.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::rig::{Rig, contents, is_root, skipped};
+use crate::tree::{self, MIB, assert_same};
+
+/// A tree whose last files are read well after the copy has begun.
+fn slow_tree(rig: &Rig) {
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/a-big"), 160 * MIB, 1);
+    tree::file(&rig.path("src/m-mid"), 100, 1);
+    tree::file(&rig.path("src/z-last"), 6 * MIB, 1);
+}
+
+#[test]
+#[ignore = "takes seconds; `cargo xtask test` runs it"]
+fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
+    let rig = Rig::local();
+    slow_tree(&rig);
+    let mut command = rig.cp();
+    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    let running = rig.start(&mut command);
+    std::thread::sleep(Duration::from_millis(700));
+    fs::remove_file(rig.path("src/z-last")).expect("removed");
+    let ended = running.wait();
+    assert_eq!(ended.code, 24, "{}", ended.stderr);
+    assert_same(&rig.path("src"), &rig.path("dst"));
+}
+
+#[test]
+#[ignore = "takes seconds; `cargo xtask test` runs it"]
+fn a_file_that_changes_is_23_and_the_rest_is_done() {
+    let rig = Rig::local();
+    slow_tree(&rig);
+    let mut command = rig.cp();
+    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    let running = rig.start(&mut command);
+    std::thread::sleep(Duration::from_millis(700));
+    tree::file(&rig.path("src/z-last"), 7 * MIB, 2);
+    let ended = running.wait();
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(ended.stderr.contains("z-last"), "{}", ended.stderr);
+    assert!(!rig.path("dst/z-last").exists(), "a torn file took its name");
+    rig.ok(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("dst")));
+    assert_same(&rig.path("src"), &rig.path("dst"));
+}
+
+#[test]
+#[ignore = "takes seconds; `cargo xtask test` runs it"]
+fn a_file_cut_short_while_it_is_read_is_23() {
+    let rig = Rig::local();
+    slow_tree(&rig);
+    let mut command = rig.cp();
+    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    let running = rig.start(&mut command);
+    std::thread::sleep(Duration::from_millis(700));
+    let big = fs::OpenOptions::new().write(true).open(rig.path("src/a-big")).expect("the file");
+    big.set_len(MIB).expect("cut");
+    let ended = running.wait();
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(!rig.path("dst/a-big").exists(), "a torn file took its name");
+    assert!(rig.path("dst/z-last").exists(), "the rest was not done");
+}
+
+#[test]
+fn an_unreadable_file_is_23_and_the_rest_is_done() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/good"), 1000, 1);
+    tree::file(&rig.path("src/secret"), 1000, 1);
+    let secret = rig.path("src/secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
+    let mut command = rig.packtrain();
+    if is_root() {
+        // Root reads everything: be nobody. The binary must be where nobody may go.
+        let open = tempfile::tempdir().expect("a folder");
+        let work = open.path().join("work");
+        copy_for_nobody(&rig, &work);
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).expect("mode");
+        command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(work.join("packtrain")).args(["cp", "-r"]);
+        command.env("XDG_STATE_HOME", work.join("state"));
+        command.env("XDG_CONFIG_HOME", work.join("config"));
+        command.arg(contents(&work.join("src"))).arg(work.join("dst"));
+        let ended = rig.run(&mut command);
+        assert_eq!(ended.code, 23, "{}", ended.stderr);
+        assert!(ended.stderr.contains("secret"), "{}", ended.stderr);
+        assert!(work.join("dst/good").exists(), "the rest was not done");
+        return;
+    }
+    command.args(["cp", "-r"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    let ended = rig.run(&mut command);
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(ended.stderr.contains("secret"), "{}", ended.stderr);
+    assert!(rig.path("dst/good").exists(), "the rest was not done");
+}
+
+fn copy_for_nobody(rig: &Rig, work: &Path) {
+    let script = "mkdir \"$1\" && cp -a \"$2\" \"$1/src\" && cp \"$3\" \"$1/packtrain\" && \
+                  chown -R 65534:65534 \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(work).arg(rig.path("src"));
+    shell.arg(env!("CARGO_BIN_EXE_packtrain"));
+    rig.ok(&mut shell);
+}
+
+#[test]
+#[ignore = "needs namespaces; `cargo xtask test` runs it"]
+fn a_full_disk_is_one_message_and_resumes() {
+    for (what, options, larger) in [
+        ("blocks", "size=24m", "size=400m"),
+        ("inodes", "size=400m,nr_inodes=100", "size=400m,nr_inodes=10000"),
+    ] {
+        let rig = Rig::local();
+        fs::create_dir(rig.path("src")).expect("a folder");
+        tree::file(&rig.path("src/big"), 40 * MIB, 1);
+        for index in 0..200 {
+            tree::file(&rig.path("src").join(format!("f{index}")), 500, index);
+        }
+        fs::create_dir(rig.path("mnt")).expect("a folder");
+        let script = format!(
+            "mount -t tmpfs -o {options} none mnt || exit 99\n\
+             \"$0\" cp -r src/ mnt/dst 2>first; echo $? >first.code\n\
+             mount -o remount,{larger} mnt || exit 98\n\
+             \"$0\" cp -r src/ mnt/dst 2>second; echo $? >second.code\n\
+             diff -r src mnt/dst >differ && ls -A mnt/dst | wc -l >count\n"
+        );
+        let Some(_) = in_namespace(&rig, &script) else { return };
+        let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+        let first = read("first");
+        assert!(!["0", "2", "101"].contains(&read("first.code").trim()), "{what}: {first}");
+        let lines = first.lines().filter(|l| l.contains("space") || l.contains("full")).count();
+        assert_eq!(lines, 1, "{what}: one message, not {lines}:\n{first}");
+        assert_eq!(read("second.code").trim(), "0", "{what}: {}", read("second"));
+        assert_eq!(read("differ"), "", "{what}");
+        assert_eq!(read("count").trim(), "201", "{what}: something was left behind");
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces; `cargo xtask test` runs it"]
+fn a_read_only_target_is_said() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/f"), 5 * MIB, 1);
+    fs::create_dir(rig.path("mnt")).expect("a folder");
+    let script = "mount -t tmpfs -o ro none mnt || exit 99\n\
+                  \"$0\" cp -r src/ mnt/dst 2>first; echo $? >first.code\n";
+    let Some(_) = in_namespace(&rig, script) else { return };
+    let code = fs::read_to_string(rig.path("first.code")).expect("a code");
+    let text = fs::read_to_string(rig.path("first")).expect("stderr");
+    assert!(!["0", "2", "101"].contains(&code.trim()), "{code} {text}");
+    assert!(text.to_lowercase().contains("read-only"), "{text}");
+}
+
+/// Runs a shell script in the rig's folder, with mounts and a network of its own; `$0` is the
+/// command.
+pub(crate) fn in_namespace(rig: &Rig, script: &str) -> Option<()> {
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "--net", "sh", "-c", script]).arg(env!("CARGO_BIN_EXE_packtrain"));
+    command.current_dir(rig.path("."));
+    command.env("XDG_STATE_HOME", rig.path("state")).env("XDG_CONFIG_HOME", rig.path("config"));
+    let ended = rig.run(&mut command);
+    if ended.code == 99 || ended.stderr.contains("unshare:") {
+        skipped(&format!("no mount namespaces: {}", ended.stderr));
+        return None;
+    }
+    Some(())
+}
+
+#[test]
+fn a_path_too_long_is_23_and_the_rest_is_done() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/good"), 1000, 1);
+    // 22 names of 200 bytes are more than any path may have.
+    let script = "cd src && name=$(printf 'd%.0s' $(seq 200)) && \
+                  for i in $(seq 22); do mkdir $name && cd $name || exit 1; done && echo x >leaf";
+    let mut make = Command::new("bash");
+    rig.ok(make.args(["-c", script]).current_dir(rig.path(".")));
+    let ended = rig.run(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("dst")));
+    assert!(rig.path("dst/good").exists(), "the rest was not done: {}", ended.stderr);
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+}
+
+#[test]
+fn a_folder_where_a_file_should_be_fails_alone() {
+    let rig = Rig::local();
+    fs::create_dir_all(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/a"), 1000, 1);
+    tree::file(&rig.path("src/b"), 1000, 1);
+    fs::create_dir_all(rig.path("dst/a/full")).expect("a folder");
+    let ended = rig.run(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("dst")));
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(rig.path("dst/b").exists(), "the rest was not done");
+    assert!(rig.path("dst/a/full").exists(), "a full folder was replaced");
+}
+
+#[test]
+fn a_link_at_the_target_is_not_followed_out_of_it() {
+    let rig = Rig::local();
+    fs::create_dir_all(rig.path("src/sub")).expect("a folder");
+    tree::file(&rig.path("src/sub/f"), 1000, 1);
+    fs::create_dir_all(rig.path("outside")).expect("a folder");
+    fs::create_dir_all(rig.path("dst")).expect("a folder");
+    std::os::unix::fs::symlink(rig.path("outside"), rig.path("dst/sub")).expect("a link");
+    let ended = rig.run(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("dst")));
+    assert!(!rig.path("outside/f").exists(), "written through a link: {}", ended.stderr);
+}

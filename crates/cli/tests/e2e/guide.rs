@@ -1,0 +1,69 @@
+//! The guide names every command and every flag that `--help` shows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::rig::Rig;
+
+#[test]
+fn the_guide_names_every_flag() {
+    let rig = Rig::local();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let mut text = String::new();
+    for page in fs::read_dir(guide).expect("the guide").flatten() {
+        text.push_str(&fs::read_to_string(page.path()).unwrap_or_default());
+    }
+    let mut missing = BTreeSet::new();
+    let mut open: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = open.pop() {
+        let ended = rig.ok(rig.packtrain().args(&path).arg("--help"));
+        let help = String::from_utf8_lossy(&ended.stdout).into_owned();
+        for flag in flags(&help) {
+            let whole = |end: Option<char>| !end.is_some_and(|c| c.is_alphanumeric() || c == '-');
+            let named = text
+                .match_indices(&flag)
+                .any(|(at, _)| whole(text[at + flag.len()..].chars().next()));
+            if !named {
+                missing.insert(format!("packtrain {}: {flag}", path.join(" ")));
+            }
+        }
+        for name in commands(&help) {
+            let mut next = path.clone();
+            next.push(name.clone());
+            if !text.contains(&format!("packtrain {}", next.join(" "))) {
+                missing.insert(format!("packtrain {}", next.join(" ")));
+            }
+            open.push(next);
+        }
+    }
+    let missing: Vec<String> = missing.into_iter().collect();
+    assert!(missing.is_empty(), "docs/guide does not name:\n{}", missing.join("\n"));
+}
+
+/// Long flags: the ones that stand where help lists them.
+fn flags(help: &str) -> BTreeSet<String> {
+    help.lines()
+        .map(str::trim_start)
+        .filter(|line| line.starts_with('-'))
+        .flat_map(|line| {
+            line.split([' ', ',', '=', '[', '<']).take(4).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .filter(|word| word != "--help" && word != "--version")
+        .map(|word| word.trim_end_matches(['.', ':', ';']).to_owned())
+        .collect()
+}
+
+/// Names under `Commands:`, without `help`.
+fn commands(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with(' ') || line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! `kill -9` of either end at random moments: the tree that results is always the same one.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::rig::{Dice, Rig, contents, send, slash};
+use crate::tree::{self, MIB, assert_same};
+
+/// How often an end is killed at a random moment.
+const KILLS: u32 = 50;
+
+#[test]
+#[ignore = "needs an ssh server and some minutes; `cargo xtask test` runs it"]
+fn fifty_kills_of_either_end() {
+    let Some(rig) = Rig::ssh() else { return };
+    let mut dice = Dice::new("fifty_kills_of_either_end");
+    let src = rig.path("src");
+    fs::create_dir(&src).expect("a folder");
+    tree::odd(&src.join("odd"));
+    tree::file(&src.join("big"), 48 * MIB + 4321, 1);
+    fs::create_dir(src.join("many")).expect("a folder");
+    for index in 0..300 {
+        tree::file(&src.join(format!("many/{index}")), index * 37, index);
+    }
+    // One undisturbed run says how long a copy takes, so that kills fall inside of it.
+    let start = Instant::now();
+    rig.ok(rig.cp().arg(contents(&src)).arg(rig.far("dst")));
+    let span = u64::try_from(start.elapsed().as_millis()).expect("short") + 50;
+    wipe(&rig.path("dst"));
+
+    let mut done = 0;
+    let mut landed = 0;
+    while done < KILLS {
+        let push = dice.below(2) == 0;
+        let rounds = 1 + dice.below(3);
+        for _ in 0..rounds {
+            done += 1;
+            let mut running = rig.start(&mut copy(&rig, push));
+            std::thread::sleep(Duration::from_millis(dice.below(span)));
+            landed += u32::from(!running.ended());
+            if dice.below(2) == 0 {
+                rig.signal_far("KILL");
+            } else {
+                send("KILL", running.pid());
+            }
+            let ended = running.wait();
+            assert_ne!(ended.code, 2, "{}", ended.stderr);
+        }
+        let ended = rig.run(&mut copy(&rig, push));
+        assert_eq!(ended.code, 0, "after kill {done} (push {push}): {}", ended.stderr);
+        assert_same(&src, &rig.path("dst"));
+        wipe(&rig.path("dst"));
+    }
+    eprintln!("{done} kills, {landed} of them while the caller still ran: always the same tree");
+    assert!(landed * 2 > done, "too few kills fell into a transfer: {landed} of {done}");
+}
+
+#[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn what_was_safe_is_not_moved_again_and_a_flipped_byte_is() {
+    let Some(rig) = Rig::ssh() else { return };
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/big"), 96 * MIB, 1);
+    for flip in [false, true] {
+        let mut slow = copy(&rig, true);
+        let mut running = rig.start(slow.args(["--rate", "200mbit", "--retries", "0"]));
+        rig.wait_far();
+        // 200 Mbit/s are 24 MiB a second: about half has moved, and all but a second of it is
+        // in the journal.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert!(!running.ended(), "{}", running.stderr());
+        assert!(rig.signal_far("KILL"));
+        let broken = running.wait();
+        assert_ne!(broken.code, 0);
+        if flip {
+            flip_byte(&hidden(&rig.path("dst")));
+        }
+        let ended = rig.ok(copy(&rig, true).arg("--json"));
+        assert_same(&rig.path("src"), &rig.path("dst"));
+        let moved = ended.number("bytes_moved");
+        assert!(moved <= 80 * MIB, "{moved} bytes moved again of {}", 96 * MIB);
+        if flip {
+            assert!(ended.number("chunks_again") >= 1, "the flipped byte went unseen");
+        }
+        wipe(&rig.path("dst"));
+    }
+}
+
+#[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn interrupted_by_the_user_it_says_how_to_go_on() {
+    let Some(rig) = Rig::ssh() else { return };
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/big"), 64 * MIB, 1);
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut slow = copy(&rig, true);
+        let mut running = rig.start(slow.args(["--rate", "100mbit"]));
+        rig.wait_far();
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(!running.ended(), "{}", running.stderr());
+        send(signal, running.pid());
+        let ended = running.wait();
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(ended.stderr.contains("packtrain cp"), "no way to resume: {}", ended.stderr);
+    }
+    rig.ok(&mut copy(&rig, true));
+    assert_same(&rig.path("src"), &rig.path("dst"));
+}
+
+#[test]
+#[ignore = "takes a minute and gigabytes; `cargo xtask test` runs it"]
+fn the_demo_ends_well() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("tmp")).expect("a folder");
+    let ended = rig.ok(rig.packtrain().arg("demo").env("TMPDIR", rig.path("tmp")));
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned() + &ended.stderr;
+    assert!(text.contains("moved again:"), "{text}");
+    let last = text.trim_end().lines().last().unwrap_or_default();
+    assert!(last.contains("packtrain cp"), "the last line is no command to type: {last}");
+}
+
+fn copy(rig: &Rig, push: bool) -> std::process::Command {
+    let mut command = rig.cp();
+    if push {
+        command.arg(contents(&rig.path("src"))).arg(rig.far("dst"));
+    } else {
+        command.arg(slash(&rig.far("src"))).arg(rig.path("dst"));
+    }
+    command
+}
+
+/// The one hidden temporary in a folder.
+fn hidden(dir: &Path) -> std::path::PathBuf {
+    fs::read_dir(dir)
+        .expect("a folder")
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with('.'))
+        .max_by_key(|entry| entry.metadata().map_or(0, |meta| meta.len()))
+        .expect("a temporary beside the target")
+        .path()
+}
+
+fn flip_byte(path: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("the temporary");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, MIB + 17).expect("a byte");
+    byte[0] ^= 0x10;
+    file.write_all_at(&byte, MIB + 17).expect("a byte");
+}
+
+/// Removes a tree with folders that forbid it.
+fn wipe(dir: &Path) {
+    let status = std::process::Command::new("sh")
+        .args(["-c", "chmod -R u+rwX \"$0\" && rm -rf \"$0\""])
+        .arg(dir)
+        .status()
+        .expect("sh");
+    assert!(status.success());
+}

@@ -1,0 +1,17 @@
+//! The command end to end: real files, real ssh over loopback, real kills and full disks.
+//!
+//! Quick tests run with every `cargo test`. Those that need an ssh server, namespaces or time
+//! are marked `ignore`; `cargo xtask test` runs them. What cannot run on this machine says so on
+//! stderr, or fails when `PACKTRAIN_TEST_STRICT=1`.
+#![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
+
+mod copy;
+mod faults;
+mod guide;
+mod kill;
+mod rig;
+mod server;
+mod ssh;
+#[path = "../../../../xtask/src/sshd.rs"]
+mod sshd;
+mod tree;

@@ -1,0 +1,203 @@
+//! The server: tickets, keys, its root, and strangers at its door.
+
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use crate::rig::{Dice, Rig, Running, contents};
+use crate::tree::{self, MIB, assert_same};
+
+/// A server on a free port with a ticket, and its port.
+fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
+    fs::create_dir_all(rig.path("root")).expect("a folder");
+    let port = {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+        probe.local_addr().expect("an address").port()
+    };
+    let mut command = rig.packtrain();
+    // The server is another machine: a state of its own.
+    command.env("XDG_STATE_HOME", rig.path("far-state"));
+    command.env("XDG_CONFIG_HOME", rig.path("far-config"));
+    command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--root"]);
+    command.arg(rig.path("root")).arg("--ticket-file").arg(rig.path("ticket")).args(more);
+    let mut running = rig.start(&mut command);
+    for _ in 0..400 {
+        let written = fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
+        if written && TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return (running, port);
+        }
+        assert!(!running.ended(), "the server ended: {}", running.stderr());
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("the server did not come up: {}", running.stderr());
+}
+
+fn ticket(rig: &Rig) -> String {
+    format!("@{}", rig.path("ticket").display())
+}
+
+#[test]
+fn to_and_from_a_server_with_a_ticket() {
+    let rig = Rig::local();
+    tree::odd(&rig.path("src"));
+    let (_server, port) = serve(&rig, &[]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    let mut put = rig.cp();
+    rig.ok(put.args(["--ticket", &ticket(&rig)]).arg(contents(&rig.path("src"))).arg(&place));
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let mut get = rig.cp();
+    get.args(["--ticket", &ticket(&rig)]).arg(format!("{place}/")).arg(rig.path("back"));
+    rig.ok(&mut get);
+    assert_same(&rig.path("src"), &rig.path("back"));
+}
+
+#[test]
+fn without_key_or_ticket_it_is_12() {
+    let rig = Rig::local();
+    tree::file(&rig.path("f"), MIB, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let mut put = rig.cp();
+    put.arg("--accept-new-host").arg(rig.path("f")).arg(format!("pt://127.0.0.1:{port}/f"));
+    let ended = rig.run(&mut put);
+    assert_eq!(ended.code, 12, "{}", ended.stderr);
+    assert!(!rig.path("root/f").exists());
+}
+
+#[test]
+fn a_ticket_is_bound_to_its_first_user() {
+    let rig = Rig::local();
+    tree::file(&rig.path("f"), MIB, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let mut put = rig.cp();
+    put.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+    rig.ok(put.arg(format!("pt://127.0.0.1:{port}/f")));
+    let mut thief = rig.cp();
+    thief.env("XDG_STATE_HOME", rig.path("thief")).env("XDG_CONFIG_HOME", rig.path("thief"));
+    thief.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+    let ended = rig.run(thief.arg(format!("pt://127.0.0.1:{port}/stolen")));
+    assert_eq!(ended.code, 12, "{}", ended.stderr);
+    assert!(!rig.path("root/stolen").exists());
+}
+
+#[test]
+fn nothing_leaves_the_root_and_read_only_is_kept() {
+    let rig = Rig::local();
+    tree::file(&rig.path("f"), 1000, 1);
+    tree::file(&rig.path("secret"), 1000, 2);
+    let (server, port) = serve(&rig, &[]);
+    for path in ["../escaped", "a/../../escaped", "//../escaped"] {
+        let mut put = rig.cp();
+        put.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+        let ended = rig.run(put.arg(format!("pt://127.0.0.1:{port}/{path}")));
+        assert!(!rig.path("escaped").exists(), "{path} escaped");
+        assert_ne!(ended.code, 0, "{path} was taken");
+    }
+    std::os::unix::fs::symlink(rig.path("secret"), rig.path("root/link")).expect("a link");
+    let mut get = rig.cp();
+    get.args(["--ticket", &ticket(&rig)]).arg(format!("pt://127.0.0.1:{port}/../secret"));
+    assert_ne!(rig.run(get.arg(rig.path("got"))).code, 0);
+    assert!(!rig.path("got").exists());
+    drop(server);
+    let _ = fs::remove_file(rig.path("ticket"));
+
+    let (_server, port) = serve(&rig, &["--read-only"]);
+    let mut put = rig.cp();
+    put.args(["--ticket", &ticket(&rig), "--accept-new-host"]).arg(rig.path("f"));
+    let ended = rig.run(put.arg(format!("pt://127.0.0.1:{port}/f")));
+    assert_ne!(ended.code, 0);
+    assert!(!rig.path("root/f").exists(), "written to a read-only server");
+}
+
+#[test]
+fn strangers_with_garbage_do_no_harm() {
+    let rig = Rig::local();
+    let mut dice = Dice::new("strangers_with_garbage_do_no_harm");
+    tree::file(&rig.path("f"), 9 * MIB, 1);
+    let (mut server, port) = serve(&rig, &[]);
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut silent = Vec::new();
+    for round in 0..60u32 {
+        let size = usize::try_from(dice.below(3000)).expect("small");
+        let noise: Vec<u8> = (0..size).map(|_| dice.below(256) as u8).collect();
+        let _ = udp.send_to(&noise[..size.min(1400)], ("127.0.0.1", port));
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let _ = stream.write_all(&noise);
+        // Some say nothing more and stay.
+        if round % 3 == 0 {
+            silent.push(stream);
+        }
+    }
+    assert!(!server.ended(), "{}", server.stderr());
+    let mut put = rig.cp();
+    put.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+    rig.ok(put.arg(format!("pt://127.0.0.1:{port}/f")));
+    assert!(fs::read(rig.path("f")).ok() == fs::read(rig.path("root/f")).ok());
+    assert!(!server.ended(), "{}", server.stderr());
+    assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+}
+
+#[test]
+#[ignore = "needs namespaces and half a minute; `cargo xtask test` runs it"]
+fn a_network_gone_for_twenty_seconds_comes_back() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    fs::create_dir(rig.path("root")).expect("a folder");
+    tree::file(&rig.path("src/big"), 64 * MIB, 1);
+    // A token bucket smaller than any packet swallows all of them without telling the sender.
+    let script = "ip link set lo up || exit 99\n\
+                  XDG_STATE_HOME=far-state XDG_CONFIG_HOME=far-config \
+                  \"$0\" serve --listen 127.0.0.1:7876 --root root --ticket-file ticket 2>far &\n\
+                  server=$!\n\
+                  for i in $(seq 100); do [ -s ticket ] && break; sleep 0.1; done\n\
+                  \"$0\" cp -r --rate 160mbit --ticket @ticket src/ pt://127.0.0.1:7876/dst 2>near &\n\
+                  client=$!\n\
+                  sleep 1.5\n\
+                  kill -0 $client || echo early >early\n\
+                  tc qdisc add dev lo root tbf rate 1kbit burst 10 limit 10 || exit 99\n\
+                  sleep 20\n\
+                  tc qdisc del dev lo root\n\
+                  wait $client; echo $? >code\n\
+                  kill $server\n";
+    let Some(()) = crate::faults::in_namespace(&rig, script) else { return };
+    let near = fs::read_to_string(rig.path("near")).unwrap_or_default();
+    assert!(!rig.path("early").exists(), "it ended before the network went: {near}");
+    let code = fs::read_to_string(rig.path("code")).unwrap_or_default();
+    let far = fs::read_to_string(rig.path("far")).unwrap_or_default();
+    assert_eq!(code.trim(), "0", "caller: {near}\nserver: {far}");
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+}
+
+#[test]
+#[ignore = "takes seconds; `cargo xtask test` runs it"]
+fn perf_tells_its_goodput() {
+    let rig = Rig::local();
+    for transport in ["native", "tcp"] {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|probe| probe.local_addr())
+            .expect("a port")
+            .port();
+        let at = format!("127.0.0.1:{port}");
+        let _ = fs::remove_file(rig.path("ticket"));
+        let mut server = rig.packtrain();
+        server.env("XDG_STATE_HOME", rig.path("far-state"));
+        server.args(["perf", "server", "--listen", &at, "--ticket-file"]).arg(rig.path("ticket"));
+        let mut running = rig.start(&mut server);
+        while fs::metadata(rig.path("ticket")).map_or(0, |found| found.len()) == 0 {
+            assert!(!running.ended(), "{}", running.stderr());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for extra in [None, Some("--reverse")] {
+            let mut client = rig.packtrain();
+            client.args(["perf", "client", &at, "--ticket", &ticket(&rig), "--json"]);
+            client.args(["--seconds", "2", "--transport", transport]).args(extra);
+            let ended = rig.ok(&mut client);
+            let text = String::from_utf8_lossy(&ended.stdout);
+            let last = text.lines().last().unwrap_or_default();
+            let value: serde_json::Value = serde_json::from_str(last).expect("JSON");
+            assert_eq!(value["event"], "done", "{last}");
+            let goodput = value["goodput_bps"].as_f64().unwrap_or(0.0);
+            assert!(goodput > 1e7, "{transport} {extra:?}: {last}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Local copies: exit codes, the JSON of a real run, and a signal in the middle of one.
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+
+use crate::common::{Home, code, done, exists, stderr, stdout};
+
+#[test]
+fn a_copy_ends_with_0_and_says_what_it_did() {
+    let home = Home::new();
+    home.file("a", b"some bytes");
+    let output = home.run(&["cp", "--json", "a", "b"]);
+    let last = done(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(std::fs::read(home.path("b")).expect("it was copied"), b"some bytes");
+    assert_eq!(last["ok"], true, "{last}");
+    assert_eq!((&last["bytes"], &last["bytes_moved"]), (&10.into(), &10.into()), "{last}");
+    assert_eq!((&last["error"], &last["failed"]), (&serde_json::Value::Null, &0.into()), "{last}");
+    assert_eq!(stderr(&output), "", "quiet where no terminal is");
+}
+
+#[test]
+fn nothing_to_do_is_0_and_9_only_if_asked() {
+    let home = Home::new();
+    home.file("a", b"some bytes");
+    assert_eq!(code(&home.run(&["cp", "a", "b"])), 0);
+    assert_eq!(code(&home.run(&["cp", "a", "b"])), 0);
+    assert_eq!(code(&home.run(&["cp", "--error-on-no-transfer", "a", "b"])), 9);
+}
+
+#[test]
+fn what_is_missing_has_its_code() {
+    let home = Home::new();
+    home.file("a", b"some bytes");
+    let output = home.run(&["cp", "--json", "nothing", "b"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert_eq!(done(&output)["error"]["kind"], "source_missing");
+    assert!(stderr(&output).starts_with("packtrain: "), "{}", stderr(&output));
+    let output = home.run(&["cp", "a", "no/such/place/b"]);
+    assert_eq!(code(&output), 4, "{}", stderr(&output));
+}
+
+#[test]
+fn a_tree_with_filters_and_lines_for_each_file() {
+    let home = Home::new();
+    home.file("src/keep.txt", b"1");
+    home.file("src/drop.o", b"2");
+    home.file("src/deep/also.txt", b"3");
+    let output = home.run(&["cp", "-r", "--dry-run", "--exclude", "*.o", "src/", "dst"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("keep.txt"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("drop.o"), "{}", stdout(&output));
+    assert!(!exists(&home.path("dst")), "a dry run changes nothing");
+    let output = home.run(&["cp", "-r", "-v", "--exclude", "*.o", "src/", "dst"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("also.txt"), "{}", stderr(&output));
+    assert!(exists(&home.path("dst/deep/also.txt")) && !exists(&home.path("dst/drop.o")));
+}
+
+#[test]
+fn verify_finds_what_differs() {
+    let home = Home::new();
+    home.file("src/a", b"same");
+    home.file("src/b", b"here");
+    assert_eq!(code(&home.run(&["cp", "-r", "src/", "dst"])), 0);
+    let output = home.run(&["verify", "src/", "dst"]);
+    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    home.file("dst/b", b"hers");
+    let output = home.run(&["verify", "--json", "src/", "dst"]);
+    assert_eq!(code(&output), 13, "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(done(&output)["differing"], 1);
+    assert_eq!(std::fs::read(home.path("dst/b")).expect("there"), b"hers", "nothing is changed");
+}
+
+#[test]
+fn a_pipe_is_a_file_of_unknown_length() {
+    let home = Home::new();
+    let mut command = home.command();
+    command.args(["cp", "-", "out"]).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let data = vec![7_u8; 3 << 20];
+    child.stdin.take().expect("piped").write_all(&data).expect("it reads");
+    assert!(child.wait().expect("it ends").success());
+    assert!(std::fs::read(home.path("out")).expect("there") == data);
+}
+
+/// The rate makes the copy last long enough for the signal to come in the middle.
+#[test]
+fn a_signal_leaves_a_resumable_state_and_the_command_that_resumes() {
+    let home = Home::new();
+    home.file("it's big", &vec![1; 64 << 20]);
+    let words = ["cp", "--rate", "80mbit", "--progress", "json", "it's big", "copy"];
+    let mut command = home.command();
+    command.args(words).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    // The first progress line says that the transfer runs.
+    let mut said = vec![0; 1];
+    let mut pipe = child.stderr.take().expect("piped");
+    pipe.read_exact(&mut said).expect("there is progress");
+    let kill = |signal: &str| {
+        let id = child.id().to_string();
+        std::process::Command::new("kill").args([signal, &id]).status().expect("kill runs")
+    };
+    assert!(kill("-TERM").success());
+    pipe.read_to_end(&mut said).expect("it ends");
+    let status = child.wait().expect("it ends");
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(status.code(), Some(143), "{said}");
+    assert!(said.contains(r"cp --rate 80mbit --progress json 'it'\''s big' copy"), "{said}");
+    assert!(!exists(&home.path("copy")), "the name is taken only by the whole file");
+    assert_eq!(code(&home.run(&["cp", "it's big", "copy"])), 0);
+    assert_eq!(std::fs::read(home.path("copy")).expect("there").len(), 64 << 20);
+}

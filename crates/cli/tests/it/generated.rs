@@ -1,0 +1,37 @@
+//! Completions and manual pages come from the definitions that read the command line.
+
+use crate::common::{Home, code, stderr, stdout};
+
+#[test]
+fn every_shell_completes_every_command() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = home.run(&["completions", shell]);
+        assert_eq!(code(&output), 0, "{shell}: {}", stderr(&output));
+        let script = stdout(&output);
+        for word in ["verify", "accept-new-host", "ticket-file"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(code(&home.run(&["completions", "dos"])), 2);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::new();
+    let output = home.run(&["man", "--out", "man"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let mut pages: Vec<String> = std::fs::read_dir(home.path("man"))
+        .expect("it was made")
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+        .collect();
+    pages.sort();
+    for page in ["packtrain.1", "packtrain-cp.1", "packtrain-perf-client.1", "packtrain-verify.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    let later =
+        |name: &String| name.contains("sim") || name.contains("depot") || name.contains("help");
+    assert!(!pages.iter().any(later), "{pages:?}");
+    let text = std::fs::read_to_string(home.path("man/packtrain-cp.1")).expect("it is there");
+    assert!(text.contains("checksum") && text.contains("OTHER END"), "{text}");
+}

@@ -1,0 +1,7 @@
+//! Tests of the built command, in one program so that it links once.
+
+mod common;
+mod copies;
+mod generated;
+mod refusals;
+mod settings;

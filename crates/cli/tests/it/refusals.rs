@@ -1,0 +1,107 @@
+//! What is wrong, or not in this version, is refused with exit 2 and a sentence.
+
+use crate::common::{Home, code, done, exists, stderr, stdout};
+
+#[test]
+fn features_of_later_versions_are_refused() {
+    let home = Home::new();
+    home.file("a", b"a");
+    for (line, says) in [
+        ("depot --listen :1", "`packtrain depot` is not in this version"),
+        ("diagnose last", "`packtrain diagnose` is not in this version"),
+        ("predict a b", "`packtrain predict` is not in this version"),
+        ("forecast --json", "`packtrain forecast` is not in this version"),
+        ("route a b", "`packtrain route` is not in this version"),
+        ("loss classify", "`packtrain loss` is not in this version"),
+        ("sim run --help", "`packtrain sim` is not in this version"),
+        ("emulate --rate 1gbit -- ls", "`packtrain emulate` is not in this version"),
+        ("queue list", "`packtrain queue` is not in this version"),
+        ("worker", "`packtrain worker` is not in this version"),
+        ("history", "`packtrain history` is not in this version"),
+        ("cp --via auto a b", "depots are not in this version"),
+        ("cp --via d1,d2 a b", "depots are not in this version"),
+        ("cp --streams auto a b", "`auto` is not in this version"),
+        ("cp --transport udt a b", "`udt` is not in this version"),
+        ("cp --transport sabul a b", "`sabul` is not in this version"),
+        ("cp --transport fobs a b", "`fobs` is not in this version"),
+        ("perf client h:1 --transport udt4", "`udt4` is not in this version"),
+        ("cp udt4://h:1/x b", "udt4:// is not in this version"),
+        ("cp https://h/x b", "https:// is not in this version"),
+        ("cp a s3://bucket/x", "s3:// is not in this version"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = home.run(&words);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{line}: {said}");
+        assert!(said.starts_with("packtrain: ") && said.contains(says), "{line}: {said}");
+        assert_eq!(stdout(&output), "", "{line}");
+        assert!(!exists(&home.path("b")), "{line}");
+    }
+}
+
+#[test]
+fn mistakes_are_usage_errors_that_say_what_to_write() {
+    let home = Home::new();
+    for (line, says) in [
+        ("frob", "unrecognized subcommand 'frob'"),
+        ("cp", "required"),
+        ("cp a", "write SRC... DST"),
+        ("cp -p a b", "unexpected argument '-p'"),
+        ("cp -P 22 a h:b", "unexpected argument '-P'"),
+        ("cp --rate 500 a b", "`500` needs a unit: write `500mbit` or `500MB/s`"),
+        ("cp --linger 10 a b", "`10` needs a unit: write `10s` or `10ms`"),
+        ("cp --transport carrier-pigeon a b", "use auto, native, tcp or pipe"),
+        ("cp host::mod/x b", "rsync server's spelling"),
+        ("cp -- -oProxyCommand=x:a b", "not a host"),
+        ("cp --ticket nonsense pt://h/x b", "not a ticket"),
+        ("serve", "--listen"),
+        ("serve --stdio --listen :1", "cannot be used with"),
+        ("perf client h:1 --transport pipe", "use --transport native or tcp"),
+        ("perf client h:1 --seconds 0", "zero seconds"),
+        ("perf client h:1 --bytes 0", "zero bytes"),
+        ("perf server", "--listen"),
+        ("key forget a:b:c", "[2001:db8::1]"),
+        ("verify - x", "not pipes"),
+        ("cp -q -v a b", "contradict"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = home.run(&words);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{line}: {said}");
+        assert!(said.starts_with("packtrain: ") && said.contains(says), "{line}: {said}");
+    }
+}
+
+#[test]
+fn json_has_its_last_line_even_for_a_wrong_command_line() {
+    let home = Home::new();
+    for words in [
+        &["cp", "--json"][..],
+        &["cp", "--json", "--rate", "5", "a", "b"],
+        &["verify", "--json", "a", "https://x/y"],
+        &["perf", "client", "h:1", "--json", "--transport", "udt4"],
+    ] {
+        let output = home.run(words);
+        let last = done(&output);
+        assert_eq!((code(&output), &last["ok"]), (2, &false.into()), "{words:?}");
+        assert_eq!(last["error"]["kind"], "usage");
+        for field in ["goodput_bps", "seconds", "transport", "retransmitted_bytes", "loss_cause"] {
+            assert!(last.get(field).is_some(), "{words:?}: {field}");
+        }
+    }
+    // Behind `--` it is a file's name.
+    assert_eq!(stdout(&home.run(&["cp", "--", "--json"])), "");
+}
+
+#[test]
+fn help_and_version_end_well() {
+    let home = Home::new();
+    for words in [&["--help"][..], &["cp", "--help"], &["help", "serve"], &["--version"]] {
+        let output = home.run(words);
+        assert_eq!((code(&output), stderr(&output)), (0, String::new()), "{words:?}");
+        assert!(stdout(&output).contains("packtrain"), "{words:?}");
+    }
+    let output = home.run(&[]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("Usage: packtrain <COMMAND>"));
+}

@@ -1,0 +1,101 @@
+//! Flag over environment over configuration over default.
+
+use crate::common::{Home, code, stderr, stdout};
+
+/// Every layer is given a wrong value: the complaint shows which one was read.
+#[test]
+fn the_nearest_layer_wins() {
+    let home = Home::new();
+    let config = home.config("rate = '1furlong'\n");
+    let run = |variable: Option<&str>, flag: Option<&str>| {
+        let mut command = home.command();
+        command.args(["cp", "a", "b"]);
+        if let Some(value) = variable {
+            command.env("PACKTRAIN_RATE", value);
+        }
+        if let Some(value) = flag {
+            command.args(["--rate", value]);
+        }
+        let output = command.output().expect("the command starts");
+        (code(&output), stderr(&output))
+    };
+    let (status, said) = run(None, None);
+    assert!(status == 2 && said.contains("1furlong"), "{said}");
+    assert!(said.contains(&format!("comes from {}", config.display())), "{said}");
+    let (status, said) = run(Some("2furlong"), None);
+    assert!(status == 2 && said.contains("2furlong"), "{said}");
+    assert!(said.contains("comes from PACKTRAIN_RATE"), "{said}");
+    let (status, said) = run(Some("2furlong"), Some("3furlong"));
+    assert!(status == 2 && said.contains("3furlong"), "{said}");
+    assert!(!said.contains("comes from"), "{said}");
+    // A good flag hides the bad layers below: what is wrong now is that there is no source.
+    let (status, said) = run(Some("2furlong"), Some("1gbit"));
+    assert_eq!(status, 3, "{said}");
+}
+
+#[test]
+fn a_table_is_for_its_command_and_flags_are_true_or_false() {
+    let home = Home::new();
+    home.config("[serve]\nrate = '1furlong'\n[cp]\nchecksum = true\nexclude = ['*.o', 'x']\n");
+    assert_eq!(code(&home.run(&["cp", "a", "b"])), 3, "serve's rate is not cp's");
+    let output = home.run(&["serve", "--listen", "127.0.0.1:0", "--root", "."]);
+    assert!(stderr(&output).contains("1furlong"), "{}", stderr(&output));
+    let mut command = home.command();
+    let output = command.env("PACKTRAIN_CHECKSUM", "perhaps").args(["cp", "a", "b"]).output();
+    let output = output.expect("the command starts");
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("perhaps"), "{}", stderr(&output));
+}
+
+#[test]
+fn typing_mistakes_in_a_file_are_not_ignored() {
+    let home = Home::new();
+    for (text, says) in [
+        ("raet = '1gbit'", "`raet` is not an option"),
+        ("[cp]\nlisten = 'x'", "[cp] `listen` is not an option"),
+        ("[sim]\nrate = 'x'", "[sim] `rate` is not an option"),
+        ("ticket = 'pt1-x'", "does not belong in a configuration file"),
+        ("rate = ", "config.toml: "),
+        ("rate = 1.5", "`rate` is a float"),
+    ] {
+        home.config(text);
+        let output = home.run(&["cp", "a", "b"]);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{text}: {said}");
+        assert!(said.contains(says), "{text}: {said}");
+    }
+    // What shells and packagers run works all the same.
+    assert_eq!(code(&home.run(&["completions", "bash"])), 0);
+    assert_eq!(code(&home.run(&["--version"])), 0);
+}
+
+#[test]
+fn config_show_names_every_value_and_where_it_comes_from() {
+    let home = Home::new();
+    let config = home.config("[cp]\nrate = '1gbit'\n");
+    let mut command = home.command();
+    command.env("PACKTRAIN_TRANSPORT", "tcp").env("PACKTRAIN_TICKET", "pt1-secret");
+    let output = command.args(["config", "show"]).output().expect("the command starts");
+    let shown = stdout(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(shown.contains("transport = tcp  # PACKTRAIN_TRANSPORT"), "{shown}");
+    assert!(shown.contains(&format!("[cp] rate = 1gbit  # {}", config.display())), "{shown}");
+    assert!(shown.contains("ticket = (set)") && !shown.contains("secret"), "{shown}");
+    let output = home.run(&["config", "show", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["settings"][0]["option"], "rate");
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_that_contradicts_it() {
+    let home = Home::new();
+    let run = |variable: (&str, &str), words: &[&str]| {
+        let mut command = home.command();
+        let output = command.env(variable.0, variable.1).args(words).output();
+        code(&output.expect("the command starts"))
+    };
+    assert_eq!(run(("PACKTRAIN_QUIET", "yes"), &["cp", "-v", "nothing", "b"]), 3);
+    assert_eq!(run(("PACKTRAIN_NO_RESUME", "1"), &["cp", "--resume", "nothing", "b"]), 3);
+    assert_eq!(run(("PACKTRAIN_RATE", ""), &["cp", "nothing", "b"]), 3, "empty is not set");
+    assert_eq!(run(("PACKTRAIN_JSON", "maybe"), &["cp", "nothing", "b"]), 2);
+}

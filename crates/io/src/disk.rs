@@ -1,0 +1,35 @@
+//! The disk: directories held open and confined by the kernel, files read and written at
+//! offsets, the journal's file, the walk over sources and its filters.
+//!
+//! Nothing here trusts a path from a peer: every [`RelPath`](packtrain_object::RelPath) is
+//! resolved beneath a [`Root`], and neither `..` nor a symbolic link leads out of it.
+//! Names are bytes. All calls block, so they belong on reader, writer and walk threads.
+
+pub mod filter;
+pub mod journal;
+pub mod lock;
+pub mod read;
+pub mod walk;
+pub mod write;
+
+mod beneath;
+mod meta;
+mod parents;
+mod remove;
+mod root;
+mod stat;
+mod sync;
+mod temp;
+mod trouble;
+
+pub use filter::{FilterError, Filters};
+pub use journal::JournalFile;
+pub use lock::{Lock, LockError};
+pub use meta::Meta;
+pub use read::{ReadError, SourceFile};
+pub use root::{DirItem, Root};
+pub use stat::{Kind, Stat};
+pub use sync::Space;
+pub use temp::is_temp_name;
+pub use trouble::{Trouble, classify};
+pub use walk::{WalkFailure, WalkItem, WalkOptions, Walker};

@@ -1,0 +1,221 @@
+//! One pattern, compiled, and matched in time proportional to pattern times path: a pattern may
+//! come from a peer.
+
+use super::{FilterError, shown};
+
+const LONGEST: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    tokens: Vec<Token>,
+    /// Only at the start of the path.
+    anchored: bool,
+    /// Against the last name alone.
+    name_only: bool,
+    dir_only: bool,
+    /// Begins with `**`, which also stands for the root's own slash: `**/x` matches a top `x`.
+    leading_double: bool,
+    /// Ends with `/***`: matches the directory itself too.
+    dir_and_contents: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Byte(u8),
+    /// `?`
+    One,
+    /// `*`
+    Star,
+    /// `**`
+    DoubleStar,
+    /// `[...]`, one bit for each byte value.
+    Class(Box<[bool; 256]>),
+}
+
+impl Pattern {
+    pub(super) fn new(text: &[u8]) -> Result<Self, FilterError> {
+        if text.len() > LONGEST {
+            return Err(FilterError::TooLong);
+        }
+        let (body, dir_only) = match text.strip_suffix(b"/") {
+            Some(body) => (body, true),
+            None => (text, false),
+        };
+        if body.is_empty() {
+            return Err(FilterError::NoPattern(shown(text)));
+        }
+        let slash = body.contains(&b'/');
+        let double = body.windows(2).any(|two| two == b"**");
+        let (tokens, anchored) = match body.strip_prefix(b"/") {
+            Some(body) => (tokens(body)?, true),
+            None => (tokens(body)?, false),
+        };
+        Ok(Self {
+            anchored,
+            name_only: !slash && !double,
+            dir_only,
+            leading_double: body.starts_with(b"**"),
+            dir_and_contents: body.ends_with(b"/***"),
+            tokens,
+        })
+    }
+
+    pub(super) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        if self.dir_only && !is_dir {
+            return false;
+        }
+        let text = match path.iter().rposition(|&b| b == b'/') {
+            Some(slash) if self.name_only => &path[slash + 1..],
+            _ => path,
+        };
+        let before = self.leading_double.then_some(b'/');
+        let after = (self.dir_and_contents && is_dir).then_some(b'/');
+        let bytes = before.into_iter().chain(text.iter().copied()).chain(after);
+        self.run(bytes)
+    }
+
+    /// Follows all ways through the pattern at once: `live[i]` when the tokens before `i` match
+    /// what was seen.
+    fn run(&self, text: impl Iterator<Item = u8>) -> bool {
+        let any_start = !self.anchored && !self.name_only && !self.leading_double;
+        let mut live = vec![false; self.tokens.len() + 1];
+        live[0] = true;
+        self.skip_stars(&mut live);
+        for byte in text {
+            let mut seen = false;
+            // From the back, so that each step reads the state before this byte.
+            for at in (0..=self.tokens.len()).rev() {
+                let stays = match self.tokens.get(at) {
+                    Some(Token::Star) => live[at] && byte != b'/',
+                    Some(Token::DoubleStar) => live[at],
+                    _ => false,
+                };
+                let comes = at > 0 && live[at - 1] && self.tokens[at - 1].takes(byte);
+                live[at] = stays || comes;
+                seen |= live[at];
+            }
+            // A match may begin after each slash.
+            if any_start && byte == b'/' {
+                live[0] = true;
+                seen = true;
+            }
+            if !seen && !any_start {
+                return false;
+            }
+            self.skip_stars(&mut live);
+        }
+        live[self.tokens.len()]
+    }
+
+    /// Stars also match nothing.
+    fn skip_stars(&self, live: &mut [bool]) {
+        for (at, token) in self.tokens.iter().enumerate() {
+            if live[at] && matches!(token, Token::Star | Token::DoubleStar) {
+                live[at + 1] = true;
+            }
+        }
+    }
+}
+
+impl Token {
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Self::Byte(b) => *b == byte,
+            Self::One => byte != b'/',
+            Self::Class(set) => set[usize::from(byte)],
+            // A star that took a byte stays where it is.
+            Self::Star | Self::DoubleStar => false,
+        }
+    }
+}
+
+fn tokens(body: &[u8]) -> Result<Vec<Token>, FilterError> {
+    // Without a wildcard every byte means itself, the backslash too.
+    if !body.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {
+        return Ok(body.iter().copied().map(Token::Byte).collect());
+    }
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = body.get(at) {
+        at += 1;
+        match byte {
+            b'*' => {
+                let run = body[at - 1..].iter().take_while(|b| **b == b'*').count();
+                at += run - 1;
+                out.push(if run > 1 { Token::DoubleStar } else { Token::Star });
+            }
+            b'?' => out.push(Token::One),
+            b'[' => {
+                let open = || FilterError::OpenClass(shown(body));
+                let (set, end) = class(body, at).ok_or_else(open)?;
+                out.push(Token::Class(set));
+                at = end;
+            }
+            b'\\' => {
+                out.push(Token::Byte(body.get(at).copied().unwrap_or(b'\\')));
+                at += 1;
+            }
+            byte => out.push(Token::Byte(byte)),
+        }
+    }
+    Ok(out)
+}
+
+/// Parses a class whose `[` lies before `at`; gives where it ends.
+fn class(body: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
+    let mut set = Box::new([false; 256]);
+    let negated = matches!(body.get(at)?, b'!' | b'^');
+    at += usize::from(negated);
+    let first = at;
+    loop {
+        match *body.get(at)? {
+            b']' if at > first => break,
+            b'[' if body.get(at + 1) == Some(&b':') => {
+                let len = body[at + 2..].windows(2).position(|two| two == b":]")?;
+                let holds = named_class(&body[at + 2..at + 2 + len])?;
+                (0..=255u8).filter(holds).for_each(|b| set[usize::from(b)] = true);
+                at += len + 4;
+            }
+            _ => {
+                let (low, next) = class_byte(body, at)?;
+                at = next;
+                let mut high = low;
+                if body.get(at) == Some(&b'-') && body.get(at + 1).is_some_and(|b| *b != b']') {
+                    (high, at) = class_byte(body, at + 1)?;
+                }
+                (low..=high).for_each(|b| set[usize::from(b)] = true);
+            }
+        }
+    }
+    if negated {
+        set.iter_mut().for_each(|bit| *bit = !*bit);
+    }
+    set[usize::from(b'/')] = false;
+    Some((set, at + 1))
+}
+
+fn class_byte(body: &[u8], at: usize) -> Option<(u8, usize)> {
+    match *body.get(at)? {
+        b'\\' => Some((*body.get(at + 1)?, at + 2)),
+        byte => Some((byte, at + 1)),
+    }
+}
+
+/// POSIX names of classes, for ASCII.
+fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |b| matches!(b, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |b| b.is_ascii_graphic() || *b == b' ',
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |b| b.is_ascii_whitespace() || *b == 0x0b,
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}

@@ -1,0 +1,267 @@
+//! The journal's file: appended, synced, replaced at once, with room kept for it on a full disk.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use packtrain_object::RelPath;
+use packtrain_units::ByteCount;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::root::Root;
+use super::trouble::{Trouble, classify};
+
+/// Space held ahead of the journal's end, so that a full disk can still be written down.
+const RESERVE: u64 = 256 << 10;
+/// More than any journal we write; a longer file is none of ours.
+const LENGTH_MAX: u64 = 1 << 30;
+
+/// An append-only file beneath a root.
+#[derive(Debug)]
+pub struct JournalFile {
+    root: Arc<Root>,
+    rel: RelPath,
+    file: File,
+    len: u64,
+    /// Up to where space is ours.
+    reserved: u64,
+}
+
+impl JournalFile {
+    /// Opens the journal at `rel`, or makes it; also gives what it holds.
+    ///
+    /// # Errors
+    /// What the file system says; `InvalidData` for a file too long to be a journal.
+    pub fn open(root: &Arc<Root>, rel: &RelPath) -> io::Result<(Self, Vec<u8>)> {
+        let file = create(root, rel, OFlags::empty())?;
+        let mut held = Vec::new();
+        (&file).take(LENGTH_MAX + 1).read_to_end(&mut held)?;
+        if held.len() as u64 > LENGTH_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the journal is longer than any journal; remove it to start anew",
+            ));
+        }
+        let len = held.len() as u64;
+        let mut journal =
+            Self { root: Arc::clone(root), rel: rel.clone(), file, len, reserved: len };
+        journal.reserve();
+        Ok((journal, held))
+    }
+
+    /// Reads the journal at `rel` without making one: empty when there is none.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn read(root: &Root, rel: &RelPath) -> io::Result<Vec<u8>> {
+        match root.open_read(rel) {
+            Ok(file) => {
+                let mut held = Vec::new();
+                file.take(LENGTH_MAX).read_to_end(&mut held)?;
+                Ok(held)
+            }
+            Err(error) if classify(&error) == Trouble::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Its length.
+    pub fn len(&self) -> ByteCount {
+        ByteCount(self.len)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it lies beneath its root.
+    pub fn rel(&self) -> &RelPath {
+        &self.rel
+    }
+
+    /// Cuts off what lies beyond `len`: a torn last record.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn truncate(&mut self, len: ByteCount) -> io::Result<()> {
+        if len.get() < self.len {
+            self.file.set_len(len.get())?;
+            self.len = len.get();
+            // Cutting gave the space beyond back.
+            self.reserved = self.len;
+            self.reserve();
+        }
+        Ok(())
+    }
+
+    /// Appends; durable only after [`JournalFile::sync`]. After an error the next append
+    /// overwrites what the failed one left.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.len)?;
+        self.len += bytes.len() as u64;
+        if self.reserved.saturating_sub(self.len) < RESERVE / 2 {
+            self.reserve();
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended durable (`fdatasync`).
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn sync(&self) -> io::Result<()> {
+        super::write::sync_data(&self.file)
+    }
+
+    /// The file once more, for a thread that syncs it.
+    ///
+    /// # Errors
+    /// The process has no file descriptors left.
+    pub fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Replaces the whole journal by `bytes`, durably and at once: a crash leaves the old or the
+    /// new one.
+    ///
+    /// # Errors
+    /// What the file system says; the old journal is in force then.
+    pub fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        const TAG: &str = "journal";
+        let file = self.root.open_temp(&self.rel, TAG, 0, false)?;
+        let written = (|| {
+            file.write_all_at(bytes, 0)?;
+            super::write::sync_data(&file)?;
+            let temp = |name: &[u8]| super::temp::name(name, TAG, self.root.name_max);
+            self.root.with_place(self.rel.as_bytes(), |place| {
+                rustix::fs::renameat(&place.dir, temp(place.name), &place.dir, place.name)
+            })?;
+            self.sync_dir()
+        })();
+        if let Err(error) = written {
+            let _ = self.root.remove_temp(&self.rel, TAG);
+            return Err(error);
+        }
+        self.file = file;
+        self.len = bytes.len() as u64;
+        self.reserved = self.len;
+        self.reserve();
+        Ok(())
+    }
+
+    /// Makes the journal's name durable; to be called once after it was made.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn sync_dir(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let synced = self.root.with_place(self.rel.as_bytes(), |place| {
+            rustix::fs::fsync(rustix::fs::openat(&place.dir, ".", flags, Mode::empty())?)
+        });
+        match synced.as_ref().map_err(Errno::from_io_error) {
+            // A directory we may not list, or a file system that cannot sync one.
+            Err(Some(Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP)) => Ok(()),
+            _ => synced,
+        }
+    }
+
+    /// Removes the journal: the transfer is complete.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(self) -> io::Result<()> {
+        match self.root.remove(&self.rel) {
+            Err(error) if classify(&error) == Trouble::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Takes space ahead of the end. Failing is no error: it is asked for again with the next
+    /// append, and an append that finds no room says so itself.
+    fn reserve(&mut self) {
+        let ahead = FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&self.file, ahead, self.len, RESERVE).is_ok() {
+            self.reserved = self.len + RESERVE;
+        }
+    }
+}
+
+fn create(root: &Root, rel: &RelPath, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | more;
+    let mode = Mode::from_raw_mode(0o600);
+    let fd =
+        root.with_place(rel.as_bytes(), |p| rustix::fs::openat(&p.dir, p.name, flags, mode))?;
+    let file = File::from(fd);
+    if !file.metadata()?.is_file() {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, Arc<Root>, RelPath) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        (dir, root, RelPath::new(b".j".to_vec()).unwrap())
+    }
+
+    #[test]
+    fn appended_is_found_again() {
+        let (_dir, root, rel) = place();
+        assert!(JournalFile::read(&root, &rel).unwrap().is_empty());
+        let (mut journal, held) = JournalFile::open(&root, &rel).unwrap();
+        assert!(held.is_empty() && journal.is_empty());
+        journal.append(b"one").unwrap();
+        journal.append(b"two").unwrap();
+        journal.sync().unwrap();
+        journal.sync_dir().unwrap();
+        drop(journal);
+        assert_eq!(JournalFile::read(&root, &rel).unwrap(), b"onetwo");
+        let (mut journal, held) = JournalFile::open(&root, &rel).unwrap();
+        assert_eq!(held, b"onetwo");
+        journal.truncate(ByteCount(4)).unwrap();
+        journal.append(b"!").unwrap();
+        assert_eq!(JournalFile::read(&root, &rel).unwrap(), b"onet!");
+        journal.remove().unwrap();
+        assert_eq!(root.stat(&rel).unwrap(), None);
+    }
+
+    #[test]
+    fn replaced_goes_on_from_the_new_end() {
+        let (_dir, root, rel) = place();
+        let (mut journal, _) = JournalFile::open(&root, &rel).unwrap();
+        journal.append(&[b'x'; 100_000]).unwrap();
+        journal.replace(b"short").unwrap();
+        journal.append(b"er").unwrap();
+        assert_eq!(JournalFile::read(&root, &rel).unwrap(), b"shorter");
+        assert_eq!(root.list(&RelPath::root()).unwrap().len(), 1, "no temporary stays");
+    }
+
+    #[test]
+    fn the_reserve_does_not_show_in_the_length() {
+        let (dir, root, rel) = place();
+        let (mut journal, _) = JournalFile::open(&root, &rel).unwrap();
+        for _ in 0..100 {
+            journal.append(&[1; 8192]).unwrap();
+        }
+        assert_eq!(std::fs::metadata(dir.path().join(".j")).unwrap().len(), 819_200);
+        assert_eq!(journal.len(), ByteCount(819_200));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let (dir, root, rel) = place();
+        std::os::unix::fs::symlink("/etc/hosts", dir.path().join(".j")).unwrap();
+        assert!(JournalFile::open(&root, &rel).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! A bounded cache of open parent directories, so that a hundred thousand files in a few
+//! directories cost a few look-ups.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Directories kept open: well below the usual limit of 1024 open files.
+const KEPT: usize = 96;
+
+#[derive(Default)]
+pub(super) struct Parents {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    open: HashMap<Box<[u8]>, Kept>,
+    clock: u64,
+}
+
+struct Kept {
+    fd: Arc<OwnedFd>,
+    used: u64,
+}
+
+impl Parents {
+    /// The open directory at `path`, from the cache or by `open`.
+    pub(super) fn get(
+        &self,
+        path: &[u8],
+        open: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> io::Result<Arc<OwnedFd>> {
+        {
+            let mut inner = self.lock();
+            inner.clock += 1;
+            let now = inner.clock;
+            if let Some(kept) = inner.open.get_mut(path) {
+                kept.used = now;
+                return Ok(Arc::clone(&kept.fd));
+            }
+        }
+        let fd = Arc::new(open()?);
+        let mut inner = self.lock();
+        if inner.open.len() >= KEPT {
+            inner.drop_oldest();
+        }
+        let used = inner.clock;
+        inner.open.insert(path.into(), Kept { fd: Arc::clone(&fd), used });
+        Ok(fd)
+    }
+
+    /// Forgets `path` and everything beneath it.
+    pub(super) fn forget(&self, path: &[u8]) {
+        self.lock().open.retain(|kept, _| {
+            !(kept.starts_with(path) && (kept.len() == path.len() || kept[path.len()] == b'/'))
+        });
+    }
+
+    // The cache holds no invariant that a panic elsewhere could break.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn drop_oldest(&mut self) {
+        let oldest =
+            self.open.iter().min_by_key(|(_, kept)| kept.used).map(|(path, _)| path.clone());
+        if let Some(path) = oldest {
+            self.open.remove(&path);
+        }
+    }
+}
+
+/// An open directory and a name in it: what the `*at` calls want.
+pub(super) struct Place<'a> {
+    pub(super) dir: Parent<'a>,
+    pub(super) name: &'a [u8],
+}
+
+/// The directory of a [`Place`].
+pub(super) enum Parent<'a> {
+    Root(&'a OwnedFd),
+    Kept(Arc<OwnedFd>),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(fd) => fd.as_fd(),
+            Self::Kept(fd) => fd.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+use super::*;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use proptest::prelude::*;
+
+fn place() -> (tempfile::TempDir, Root, RelPath) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::open(dir.path()).unwrap();
+    (dir, root, RelPath::new(b"file".to_vec()).unwrap())
+}
+
+#[test]
+fn a_file_that_shrinks_or_is_written_has_changed() {
+    let (dir, root, rel) = place();
+    let path = dir.path().join("file");
+    std::fs::write(&path, b"0123456789").unwrap();
+    let source = SourceFile::open(&root, &rel).unwrap();
+    let mut out = [0; 4];
+    source.read_exact_at(3, &mut out).unwrap();
+    assert_eq!(&out, b"3456");
+    assert!(source.matches(10, source.mtime()) && !source.matches(9, source.mtime()));
+    source.check_unchanged().unwrap();
+
+    let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    writer.set_len(5).unwrap();
+    assert!(matches!(source.read_exact_at(3, &mut out), Err(ReadError::Changed)));
+    assert!(matches!(source.check_unchanged(), Err(ReadError::Changed)));
+    // Same length again, another time.
+    writer.set_len(10).unwrap();
+    writer.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(matches!(source.check_unchanged(), Err(ReadError::Changed)));
+}
+
+#[test]
+fn a_file_replaced_by_name_is_still_the_one_that_was_opened() {
+    let (dir, root, rel) = place();
+    std::fs::write(dir.path().join("file"), b"old").unwrap();
+    let source = SourceFile::open(&root, &rel).unwrap();
+    std::fs::write(dir.path().join("new"), b"newer").unwrap();
+    std::fs::rename(dir.path().join("new"), dir.path().join("file")).unwrap();
+    source.check_unchanged().unwrap();
+    let mut out = [0; 3];
+    source.read_exact_at(0, &mut out).unwrap();
+    assert_eq!(&out, b"old");
+}
+
+#[test]
+fn holes_are_found_and_data_is_not_taken_for_one() {
+    let (dir, root, rel) = place();
+    let file = std::fs::File::create(dir.path().join("file")).unwrap();
+    let mib = 1 << 20;
+    file.set_len(16 * mib).unwrap();
+    file.write_all_at(&[1; 4096], 4 * mib).unwrap();
+    file.write_all_at(&[1; 4096], 12 * mib).unwrap();
+    file.sync_all().unwrap();
+    let source = SourceFile::open(&root, &rel).unwrap();
+    if !source.may_have_holes() {
+        eprintln!("SKIPPED: the file system of the temporary directory has no sparse files");
+        return;
+    }
+    let first = source.next_hole(0).unwrap().expect("a hole at the start");
+    assert_eq!(first, 0..4 * mib);
+    assert!(source.verify_zero(first).unwrap());
+    assert!(!source.verify_zero(0..4 * mib + 1).unwrap());
+    let data = source.data_ranges(0..16 * mib).unwrap();
+    assert_eq!(data.len(), 2, "{data:?}");
+    assert!(data[0].start == 4 * mib && data[1].start == 12 * mib);
+    assert_eq!(source.next_hole(13 * mib).unwrap(), Some(13 * mib..16 * mib));
+    assert_eq!(source.next_hole(16 * mib).unwrap(), None);
+    assert_eq!(source.data_ranges(6 * mib..7 * mib).unwrap(), vec![]);
+}
+
+#[test]
+fn small_and_full_files_are_always_read() {
+    let (dir, root, rel) = place();
+    let mut file = std::fs::File::create(dir.path().join("file")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let source = SourceFile::open(&root, &rel).unwrap();
+    assert!(!source.may_have_holes());
+    assert_eq!(source.data_ranges(0..1 << 20).unwrap(), vec![0..1 << 20]);
+
+    file.write_all(&vec![0; 3 << 20]).unwrap();
+    file.sync_all().unwrap();
+    let source = SourceFile::open(&root, &rel).unwrap();
+    assert_eq!(source.next_hole(0).unwrap(), None, "written zeros are data");
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused() {
+    let (dir, root, rel) = place();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("file")).unwrap();
+    assert!(SourceFile::open(&root, &rel).is_err());
+    std::fs::remove_file(dir.path().join("file")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("file"), rustix::fs::Mode::RWXU).unwrap();
+    assert!(SourceFile::open(&root, &rel).is_err(), "and it did not hang");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn zero_means_every_byte(len in 0usize..300, at in 0usize..300) {
+        let mut bytes = vec![0; len];
+        prop_assert!(is_zero(&bytes));
+        if at < len {
+            bytes[at] = 1;
+            prop_assert!(!is_zero(&bytes));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the file system says about one name.
+
+use packtrain_object::Mtime;
+use rustix::fs::FileType;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, never followed.
+    Symlink,
+    /// A pipe, socket or device: not moved.
+    Special,
+}
+
+/// The answer of `lstat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What the name stands for.
+    pub kind: Kind,
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of the last modification.
+    pub mtime: Mtime,
+    /// Permission bits, 07777.
+    pub mode: u32,
+    /// Number of names the file has.
+    pub nlink: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Space taken, in units of 512 bytes.
+    pub blocks: u64,
+    /// The file system it lives on.
+    pub dev: u64,
+    /// Its number there.
+    pub ino: u64,
+}
+
+impl Stat {
+    /// Whether two names are the same file.
+    pub fn same_file(&self, other: &Self) -> bool {
+        (self.dev, self.ino) == (other.dev, other.ino)
+    }
+
+    /// Whether less space is taken than the length asks for.
+    pub fn is_sparse(&self) -> bool {
+        self.blocks.saturating_mul(512) < self.size
+    }
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Special,
+        }
+    }
+}
+
+// The widths of these fields differ between architectures.
+#[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+impl From<&rustix::fs::Stat> for Stat {
+    fn from(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode).into(),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime: Mtime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+            mode: stat.st_mode & 0o7777,
+            nlink: u64::from(stat.st_nlink),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            blocks: stat.st_blocks as u64,
+            dev: stat.st_dev as u64,
+            ino: stat.st_ino as u64,
+        }
+    }
+}

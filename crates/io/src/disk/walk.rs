@@ -1,0 +1,285 @@
+//! The walk over the sources: a stream of entries, parents before children, in memory bounded by
+//! depth times directory size.
+//!
+//! rsync's rule for directories holds: `dir/` (and `dir/.`, `.`, `..`) stands for what is in it,
+//! `dir` for the directory itself by its name. What cannot be read is a failure of that path, and
+//! the walk goes on. Hard links are files of their own.
+
+mod list;
+mod listed;
+mod source;
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use packtrain_object::{Entry, EntryKind, RelPath};
+use rustix::io::Errno;
+
+use super::filter::Filters;
+use super::root::{DirItem, Root};
+use super::stat::{Kind, Stat};
+use list::Listed;
+use source::Sources;
+
+/// How the walk goes.
+#[derive(Clone, Debug, Default)]
+pub struct WalkOptions {
+    /// Enter directories; without it a directory among the sources is a failure.
+    pub recursive: bool,
+    /// What is left out.
+    pub filters: Filters,
+    /// Only these names beneath the one source, with the directories on the way to them
+    /// (`--files-from`); see [`names`](super::filter::names).
+    pub files_from: Option<Vec<Vec<u8>>>,
+}
+
+/// Something to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkItem {
+    /// What it is and what it is called at the target.
+    pub entry: Entry,
+    /// Which of [`Walker::roots`] it lies beneath.
+    pub root: usize,
+    /// Its path there.
+    pub source: RelPath,
+}
+
+/// A path that cannot be moved.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", String::from_utf8_lossy(path))]
+pub struct WalkFailure {
+    /// The path as the user knows it.
+    pub path: Vec<u8>,
+    /// Whether it is one of the sources itself rather than something found in one.
+    pub is_source: bool,
+    /// Why.
+    pub error: io::Error,
+}
+
+/// The walk: an iterator over entries and failures.
+#[derive(Debug)]
+pub struct Walker {
+    sources: Sources,
+    recursive: bool,
+    filters: Filters,
+    listed: Option<Listed>,
+    /// The last thing on the way to a listed name that was no directory.
+    no_parent: Option<Vec<u8>>,
+    next_source: usize,
+    levels: Vec<Level>,
+    /// Found and not yet given out: at most a directory and its failure.
+    ready: VecDeque<Result<WalkItem, WalkFailure>>,
+    failed: bool,
+}
+
+/// A directory being walked.
+#[derive(Debug)]
+struct Level {
+    at: Place,
+    items: std::vec::IntoIter<DirItem>,
+}
+
+/// Where something is at the source and at the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    source: usize,
+    /// Beneath the source's root.
+    from: Vec<u8>,
+    /// Beneath the target.
+    to: Vec<u8>,
+}
+
+impl Walker {
+    /// Prepares a walk over `sources` in their order. What cannot be opened fails when its turn
+    /// comes.
+    pub fn new(sources: &[PathBuf], options: WalkOptions) -> Self {
+        let WalkOptions { recursive, filters, files_from } = options;
+        let as_contents = files_from.is_some();
+        Self {
+            sources: Sources::open(sources, as_contents),
+            recursive,
+            filters,
+            listed: files_from.map(Listed::new),
+            no_parent: None,
+            next_source: 0,
+            levels: Vec::new(),
+            ready: VecDeque::new(),
+            failed: false,
+        }
+    }
+
+    /// The directories held open that [`WalkItem::root`] counts.
+    pub fn roots(&self) -> &[Arc<Root>] {
+        self.sources.roots()
+    }
+
+    /// Whether anything failed so far: then nothing must be deleted at the target.
+    pub fn had_failures(&self) -> bool {
+        self.failed
+    }
+
+    /// Does one step of work; false when there is none left.
+    fn step(&mut self) -> bool {
+        if let Some(level) = self.levels.last_mut() {
+            match level.items.next() {
+                Some(item) => {
+                    let place = level.at.child(&item.name);
+                    self.visit(place, Some(item.kind), self.recursive);
+                }
+                None => {
+                    self.levels.pop();
+                }
+            }
+            return true;
+        }
+        if self.listed.is_some() && self.sources.len() == 1 {
+            return self.step_listed();
+        }
+        if self.next_source == self.sources.len() {
+            return false;
+        }
+        let source = self.next_source;
+        self.next_source += 1;
+        self.start(source);
+        true
+    }
+
+    fn start(&mut self, source: usize) {
+        let more_than_one = self.listed.is_some();
+        match self.sources.first_place(source) {
+            Ok(_) if more_than_one => {
+                self.fail_source(
+                    source,
+                    io::Error::other("a list of files needs exactly one source directory"),
+                );
+            }
+            Ok(place) => self.visit_source(place),
+            Err(error) => self.fail_source(source, error),
+        }
+    }
+
+    fn visit_source(&mut self, place: Place) {
+        let source = place.source;
+        let kind = match self.sources.stat(&place) {
+            Ok(Some(stat)) => stat.kind,
+            Ok(None) => return self.fail_source(source, Errno::NOENT.into()),
+            Err(error) => return self.fail_source(source, error),
+        };
+        if kind == Kind::Directory && !self.recursive {
+            let why = "is a directory; add -r to copy it with what is in it";
+            return self.fail_source(source, io::Error::new(io::ErrorKind::IsADirectory, why));
+        }
+        self.visit(place, Some(kind), self.recursive);
+    }
+
+    /// Looks at one path: gives it out, enters it, leaves it out or fails it.
+    fn visit(&mut self, place: Place, kind: Option<Kind>, enter: bool) {
+        if let Some(kind) = kind
+            && self.filters.excludes(&place.to, kind == Kind::Directory)
+        {
+            return;
+        }
+        let stat = match self.sources.stat(&place) {
+            Ok(Some(stat)) => stat,
+            Ok(None) => return self.fail_place(&place, Errno::NOENT.into()),
+            Err(error) => return self.fail_place(&place, error),
+        };
+        if kind != Some(stat.kind) && self.filters.excludes(&place.to, stat.kind == Kind::Directory)
+        {
+            return;
+        }
+        match self.sources.earlier(&place, &stat) {
+            source::Earlier::None => self.give(&place, &stat),
+            source::Earlier::Same => {}
+            source::Earlier::Other => {
+                let why = "another source has something of the same name, which was taken";
+                return self.fail_place(&place, io::Error::new(io::ErrorKind::AlreadyExists, why));
+            }
+        }
+        if stat.kind == Kind::Directory && enter {
+            self.enter(place);
+        }
+    }
+
+    fn give(&mut self, place: &Place, stat: &Stat) {
+        match self.entry(place, stat) {
+            Ok(item) => self.ready.push_back(Ok(item)),
+            Err(error) => self.fail_place(place, error),
+        }
+    }
+
+    fn entry(&self, place: &Place, stat: &Stat) -> io::Result<WalkItem> {
+        let path = rel_path(&place.to)?;
+        let source = rel_path(&place.from)?;
+        let kind = match stat.kind {
+            Kind::File => EntryKind::File { size: stat.size },
+            Kind::Directory => EntryKind::Directory,
+            Kind::Symlink => {
+                EntryKind::Symlink { target: self.sources.root(place).read_link(&source)? }
+            }
+            Kind::Special => {
+                let why = "is a pipe, socket or device, which is not moved";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+        };
+        let Stat { mode, mtime, uid, gid, .. } = *stat;
+        let entry = Entry { path, kind, mode, mtime, uid, gid };
+        Ok(WalkItem { entry, root: self.sources.root_index(place), source })
+    }
+
+    fn enter(&mut self, place: Place) {
+        match self.sources.root(&place).list_bytes(&place.from) {
+            Ok(mut items) => {
+                items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+                self.levels.push(Level { at: place, items: items.into_iter() });
+            }
+            Err(error) => self.fail_place(&place, error),
+        }
+    }
+
+    fn fail_place(&mut self, place: &Place, error: io::Error) {
+        let path = self.sources.shown(place);
+        self.fail(path, self.sources.is_first(place), error);
+    }
+
+    fn fail_source(&mut self, source: usize, error: io::Error) {
+        let path = self.sources.named(source);
+        self.fail(path, true, error);
+    }
+
+    fn fail(&mut self, path: Vec<u8>, is_source: bool, error: io::Error) {
+        self.failed = true;
+        self.ready.push_back(Err(WalkFailure { path, is_source, error }));
+    }
+}
+
+impl Iterator for Walker {
+    type Item = Result<WalkItem, WalkFailure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
+            }
+            if !self.step() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Place {
+    fn child(&self, name: &[u8]) -> Self {
+        Self { source: self.source, from: join(&self.from, name), to: join(&self.to, name) }
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+fn rel_path(bytes: &[u8]) -> io::Result<RelPath> {
+    RelPath::try_from(bytes.to_vec()).map_err(|_| Errno::NAMETOOLONG.into())
+}

@@ -1,0 +1,180 @@
+//! The sources as the user names them, and what each of them stands for.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::root::Root;
+use super::super::stat::{Kind, Stat};
+use super::Place;
+use super::list::is_within;
+
+/// All sources, in order.
+#[derive(Debug)]
+pub(super) struct Sources {
+    roots: Vec<Arc<Root>>,
+    sources: Vec<Source>,
+    /// Sources by the name they begin with at the target; those that bring contents by none.
+    by_name: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Source {
+    named: Vec<u8>,
+    /// Which root, or why there is none.
+    root: Result<usize, Option<io::Error>>,
+    /// The name beneath the root; empty when the source stands for what is in it.
+    name: Vec<u8>,
+}
+
+/// Whether an earlier source brings something of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Earlier {
+    /// No.
+    None,
+    /// The very same file, or a directory that the two share.
+    Same,
+    /// Something else.
+    Other,
+}
+
+impl Sources {
+    pub(super) fn open(paths: &[PathBuf], as_contents: bool) -> Self {
+        let mut all = Self { roots: Vec::new(), sources: Vec::new(), by_name: HashMap::new() };
+        // Sources beside each other share one open directory.
+        let mut opened = HashMap::new();
+        for path in paths {
+            let named = path.as_os_str().as_bytes().to_vec();
+            let (dir, name) = split_argument(&named, as_contents);
+            let root = match opened.get(&dir) {
+                Some(at) => Ok(*at),
+                None => Root::open(Path::new(OsStr::from_bytes(&dir))).map(|root| {
+                    all.roots.push(Arc::new(root));
+                    opened.insert(dir, all.roots.len() - 1);
+                    all.roots.len() - 1
+                }),
+            };
+            if root.is_ok() {
+                all.by_name.entry(name.clone()).or_default().push(all.sources.len());
+            }
+            all.sources.push(Source { named, root: root.map_err(Some), name });
+        }
+        all
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    pub(super) fn roots(&self) -> &[Arc<Root>] {
+        &self.roots
+    }
+
+    /// Where the source begins.
+    pub(super) fn first_place(&mut self, source: usize) -> io::Result<Place> {
+        let at = &mut self.sources[source];
+        match &mut at.root {
+            Ok(_) => Ok(Place { source, from: at.name.clone(), to: at.name.clone() }),
+            Err(error) => Err(error.take().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    pub(super) fn is_first(&self, place: &Place) -> bool {
+        self.sources[place.source].name == place.from
+    }
+
+    /// The source as the user named it.
+    pub(super) fn named(&self, source: usize) -> Vec<u8> {
+        self.sources[source].named.clone()
+    }
+
+    /// A path as the user would name it.
+    pub(super) fn shown(&self, place: &Place) -> Vec<u8> {
+        let source = &self.sources[place.source];
+        let beneath = place.from.strip_prefix(&source.name[..]).unwrap_or(&place.from);
+        let beneath = beneath.strip_prefix(b"/").unwrap_or(beneath);
+        if beneath.is_empty() {
+            return source.named.clone();
+        }
+        let slash: &[u8] = if source.named.ends_with(b"/") { b"" } else { b"/" };
+        [&source.named, slash, beneath].concat()
+    }
+
+    /// The root's number of a place in an opened source.
+    pub(super) fn root_index(&self, place: &Place) -> usize {
+        *self.sources[place.source].root.as_ref().unwrap_or(&0)
+    }
+
+    pub(super) fn root(&self, place: &Place) -> &Root {
+        &self.roots[self.root_index(place)]
+    }
+
+    pub(super) fn stat(&self, place: &Place) -> io::Result<Option<Stat>> {
+        self.root(place).stat_bytes(&place.from)
+    }
+
+    /// Asks the earlier sources whether they have the same name for the target. Nothing is
+    /// remembered for it, however large the trees are.
+    pub(super) fn earlier(&self, place: &Place, stat: &Stat) -> Earlier {
+        if place.source == 0 {
+            return Earlier::None;
+        }
+        let top = place.to.split(|&b| b == b'/').next().unwrap_or_default();
+        let contents = self.by_name.get(&b""[..]).into_iter().flatten();
+        let named = self.by_name.get(top).filter(|_| !top.is_empty()).into_iter().flatten();
+        let mut found = Earlier::None;
+        for &source in contents.chain(named).filter(|source| **source < place.source) {
+            let same = Place { source, from: place.to.clone(), to: Vec::new() };
+            debug_assert!(
+                is_within(&same.from, &self.sources[source].name)
+                    || self.sources[source].name.is_empty()
+            );
+            let Ok(Some(other)) = self.stat(&same) else { continue };
+            let both_dirs = (other.kind, stat.kind) == (Kind::Directory, Kind::Directory);
+            if !both_dirs && !other.same_file(stat) {
+                return Earlier::Other;
+            }
+            found = Earlier::Same;
+        }
+        found
+    }
+}
+
+/// The directory to hold open and the name in it; no name when the source stands for what is in
+/// the directory.
+fn split_argument(path: &[u8], as_contents: bool) -> (Vec<u8>, Vec<u8>) {
+    let last = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    if as_contents || matches!(last, b"" | b"." | b"..") {
+        return (path.to_vec(), Vec::new());
+    }
+    let dir = &path[..path.len() - last.len()];
+    let dir = if dir.is_empty() { b"." } else { dir };
+    (dir.to_vec(), last.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailing_slash_means_the_contents() {
+        for (path, dir, name) in [
+            ("dir", ".", "dir"),
+            ("dir/", "dir/", ""),
+            ("dir/.", "dir/.", ""),
+            ("a/dir", "a/", "dir"),
+            ("/dir", "/", "dir"),
+            ("/", "/", ""),
+            (".", ".", ""),
+            ("..", "..", ""),
+            ("a/..", "a/..", ""),
+        ] {
+            let (d, n) = split_argument(path.as_bytes(), false);
+            assert_eq!((&d[..], &n[..]), (dir.as_bytes(), name.as_bytes()), "{path}");
+        }
+        assert_eq!(split_argument(b"dir", true), (b"dir".to_vec(), b"".to_vec()));
+    }
+}

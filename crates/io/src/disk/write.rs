@@ -1,0 +1,99 @@
+//! Writing at offsets, and making holes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use packtrain_units::ByteCount;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+/// Zeros written where a hole cannot be punched.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Writes all of `bytes` at `offset` bytes from the file's start. A short write is carried on.
+///
+/// # Errors
+/// What the file system says; how much was written before is not known.
+pub fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
+}
+
+/// Makes `len` bytes at `offset` read as zeros without taking space where the file system can do
+/// that, and writes zeros where it cannot. The file's length does not change, and what lies beyond
+/// it needs nothing.
+///
+/// # Errors
+/// What the file system says.
+pub fn punch(file: &File, offset: u64, len: ByteCount) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    let len = len.get().min(size.saturating_sub(offset));
+    if len == 0 {
+        return Ok(());
+    }
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, mode, offset, len)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_zeros(file, offset, len),
+        punched => Ok(punched?),
+    }
+}
+
+/// Writes `len` zeros at `offset`.
+fn write_zeros(file: &File, mut offset: u64, mut len: u64) -> io::Result<()> {
+    while len > 0 {
+        let n = len.min(ZEROS.len() as u64);
+        file.write_all_at(&ZEROS[..n as usize], offset)?;
+        offset += n;
+        len -= n;
+    }
+    Ok(())
+}
+
+/// Makes a file's data durable, and of its metadata what is needed to read it back (`fdatasync`).
+///
+/// # Errors
+/// An error of writing back, a full disk among it.
+pub fn sync_data(file: &File) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))?)
+}
+
+/// Starts writing `len` bytes at `offset` back to the disk without waiting for it, so that the next
+/// sync is short. Only advice: nothing is durable by it.
+pub fn start_writeback(file: &File, offset: u64, len: ByteCount) {
+    let Some(len) = std::num::NonZeroU64::new(len.get()) else { return };
+    // There is no safe wrapper of sync_file_range; DONTNEED starts write-back of dirty pages on
+    // Linux as a side effect and keeps those that are still dirty.
+    let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::DontNeed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_punched_range_reads_as_zeros_and_keeps_the_length() {
+        let file = tempfile::tempfile().unwrap();
+        write_all_at(&file, 0, &vec![7; 300_000]).unwrap();
+        punch(&file, 4096, ByteCount(200_000)).unwrap();
+        punch(&file, 299_000, ByteCount(1 << 40)).unwrap();
+        punch(&file, 1 << 40, ByteCount(5)).unwrap();
+        let mut all = vec![1; 300_000];
+        file.read_exact_at(&mut all, 0).unwrap();
+        for (at, byte) in all.iter().enumerate() {
+            let hole = (4096..204_096).contains(&at) || at >= 299_000;
+            assert_eq!(*byte, if hole { 0 } else { 7 }, "byte {at}");
+        }
+        assert_eq!(file.metadata().unwrap().len(), 300_000);
+    }
+
+    #[test]
+    fn zeros_are_written_where_nothing_can_be_punched() {
+        let file = tempfile::tempfile().unwrap();
+        write_all_at(&file, 0, &vec![7; 200_000]).unwrap();
+        write_zeros(&file, 1, 150_000).unwrap();
+        let mut all = vec![1; 200_000];
+        file.read_exact_at(&mut all, 0).unwrap();
+        assert_eq!(all.iter().filter(|b| **b == 0).count(), 150_000);
+        assert_eq!((all[0], all[150_001]), (7, 7));
+    }
+}

@@ -1,0 +1,122 @@
+//! The network thread of one end of a UDP flow.
+//!
+//! One thread owns the sockets (one a lane), the engine with its keys, and the source or the sink
+//! of bytes: there is no lock and no allocation on the way of a packet. It sleeps in `ppoll` with
+//! a precise timeout, and it never touches a disk: a [`Payload`] that has no bytes says
+//! `Pending`, the thread sleeps, and whoever brings the bytes calls [`Waker::wake`].
+//!
+//! Commands come in through [`FlowHandle`]; what happens is told to a closure that runs on the
+//! thread and must not block, for example one that sends into a channel.
+
+mod driver;
+mod handle;
+mod lane;
+mod nothing;
+mod sleep;
+mod stats;
+mod wake;
+mod watch;
+
+use std::sync::{Arc, Mutex};
+
+use packtrain_proto::{Event, Flow, Payload, Placement};
+
+use crate::clock;
+use crate::udp::{BufferWarning, UdpSocket};
+use driver::Driver;
+use nothing::{NoPayload, NoPlacement};
+
+pub use handle::FlowHandle;
+pub use stats::{FlowSnapshot, IoStats};
+pub use wake::Waker;
+
+/// What the owner of a flow is told.
+#[derive(Clone, Debug)]
+pub enum FlowEvent {
+    /// Word of the engine.
+    Flow(Event),
+    /// Datagrams were dropped because a system limit on buffers is too low for this rate.
+    Buffers(BufferWarning),
+    /// One line of the engine's event log, when it was asked for.
+    Log(String),
+    /// The thread is done; nothing more will be told.
+    Ended(Box<FlowSnapshot>),
+    /// The thread died of a bug, its own or that of the payload or placement.
+    Panicked,
+}
+
+/// Why a flow's thread could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There is no socket.
+    #[error("a flow needs at least one socket")]
+    NoSocket,
+    /// The system refused.
+    #[error("cannot start the network thread: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Starts the sending end: bytes come from `payload`, socket `i` is lane `i` of the flow.
+///
+/// # Errors
+/// [`SpawnError`] when there is no socket, or no thread to be had.
+pub fn spawn_sender<P>(
+    sockets: Vec<UdpSocket>,
+    flow: Flow,
+    payload: P,
+    events: impl FnMut(FlowEvent) + Send + 'static,
+) -> Result<FlowHandle, SpawnError>
+where
+    P: Payload + Send + 'static,
+{
+    spawn("pt-send", sockets, flow, payload, NoPlacement, events)
+}
+
+/// Starts the receiving end: bytes go to `placement`, socket `i` is lane `i` of the flow.
+///
+/// # Errors
+/// [`SpawnError`] when there is no socket, or no thread to be had.
+pub fn spawn_receiver<Q>(
+    sockets: Vec<UdpSocket>,
+    flow: Flow,
+    placement: Q,
+    events: impl FnMut(FlowEvent) + Send + 'static,
+) -> Result<FlowHandle, SpawnError>
+where
+    Q: Placement + Send + 'static,
+{
+    spawn("pt-recv", sockets, flow, NoPayload, placement, events)
+}
+
+fn spawn<P, Q, E>(
+    name: &str,
+    sockets: Vec<UdpSocket>,
+    flow: Flow,
+    payload: P,
+    placement: Q,
+    mut events: E,
+) -> Result<FlowHandle, SpawnError>
+where
+    P: Payload + Send + 'static,
+    Q: Placement + Send + 'static,
+    E: FnMut(FlowEvent) + Send + 'static,
+{
+    if sockets.is_empty() {
+        return Err(SpawnError::NoSocket);
+    }
+    let (waker, sleeper) = wake::pair()?;
+    let (commands, inbox) = crossbeam_channel::unbounded();
+    let shared = Arc::new(Mutex::new(FlowSnapshot::empty(clock::now())));
+    let board = Arc::clone(&shared);
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // A panic in foreign code must not leave the owner waiting for an event.
+        let run = std::panic::AssertUnwindSafe(|| {
+            Driver::new(sockets, flow, payload, placement, inbox, sleeper, board).run(&mut events)
+        });
+        match std::panic::catch_unwind(run) {
+            Ok(last) => events(FlowEvent::Ended(Box::new(last))),
+            Err(_) => events(FlowEvent::Panicked),
+        }
+    })?;
+    Ok(FlowHandle::new(commands, waker, shared, thread))
+}

@@ -1,0 +1,9 @@
+//! Sockets with offload, pacing, disk and TLS, and the one place that reads a clock or asks for
+//! entropy. Everything above is given `now` and seeds.
+
+pub mod clock;
+pub mod disk;
+pub mod entropy;
+pub mod flow;
+pub mod tcp;
+pub mod udp;

@@ -1,0 +1,16 @@
+//! TCP and TLS over it: connecting by whichever address family answers first, listening in a
+//! range of ports, what the kernel knows of a connection, and mutual keys.
+
+pub mod connect;
+pub mod info;
+pub mod key;
+pub mod listen;
+pub mod tls;
+pub mod tune;
+
+mod sys;
+
+pub use connect::{ConnectError, ConnectOptions, connect, connect_any};
+pub use info::{TcpInfo, tcp_info};
+pub use key::{Identity, KeyError, PublicKey};
+pub use listen::{listen, listen_in};

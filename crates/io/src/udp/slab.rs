@@ -1,0 +1,114 @@
+//! Memory that receive calls fill again and again.
+
+use std::net::SocketAddr;
+
+use packtrain_units::Time;
+
+use super::socket::Ecn;
+
+/// The largest coalesced batch that a kernel hands over (`UDP_GRO`).
+pub(super) const SLOT: usize = 1 << 16;
+/// The most messages of one receive call.
+pub(super) const SLOTS: usize = 32;
+/// Messages below this size mean that the kernel coalesces little: ask for more of them a call.
+const SMALL: usize = 16 << 10;
+
+/// Slots of 64 KiB for the messages of one receive call. Only slots that are used take memory.
+pub struct RecvSlab {
+    pub(super) bytes: Vec<u8>,
+    pub(super) slots: Vec<Slot>,
+    /// How many messages the next call asks for.
+    pub(super) ask: usize,
+}
+
+/// What was received with one message.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) len: usize,
+    pub(super) stride: usize,
+    pub(super) from: SocketAddr,
+    pub(super) ecn: Option<Ecn>,
+    pub(super) received_at: Time,
+}
+
+/// One or more datagrams of the same sender, back to back.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Who sent them; an IPv4 address is given as such on every socket.
+    pub from: SocketAddr,
+    /// The datagrams; each takes `stride` bytes, the last perhaps fewer.
+    pub bytes: &'a mut [u8],
+    /// Bytes from one datagram to the next; never zero.
+    pub stride: usize,
+    /// The congestion mark, which the datagrams share.
+    pub ecn: Option<Ecn>,
+    /// When the kernel got the first of them.
+    pub received_at: Time,
+}
+
+impl RecvSlab {
+    /// An empty slab.
+    pub fn new() -> Self {
+        Self { bytes: vec![0; SLOT * SLOTS], slots: Vec::with_capacity(SLOTS), ask: 2 }
+    }
+
+    /// What the last receive call brought.
+    pub fn messages(&mut self) -> impl Iterator<Item = Message<'_>> {
+        self.slots.iter().zip(self.bytes.chunks_exact_mut(SLOT)).map(|(slot, bytes)| Message {
+            from: slot.from,
+            bytes: &mut bytes[..slot.len],
+            stride: slot.stride,
+            ecn: slot.ecn,
+            received_at: slot.received_at,
+        })
+    }
+
+    /// Whether the last call brought as much as it could, so that more may be waiting.
+    pub fn was_full(&self) -> bool {
+        self.slots.len() >= self.ask
+    }
+
+    /// Learns from the last call how many messages to ask for: large batches are best opened
+    /// while they are in the cache, small datagrams are best fetched many at a time.
+    pub(super) fn adapt(&mut self) {
+        let bytes: usize = self.slots.iter().map(|s| s.len).sum();
+        let count = self.slots.len();
+        if count == self.ask && bytes < count * SMALL {
+            self.ask = (self.ask * 2).min(SLOTS);
+        } else if bytes > count * SMALL {
+            self.ask = 2;
+        }
+    }
+}
+
+impl Default for RecvSlab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(slab: &mut RecvSlab, len: usize) {
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let slot = Slot { len, stride: len, from, ecn: None, received_at: Time::ZERO };
+        slab.slots = vec![slot; slab.ask];
+    }
+
+    #[test]
+    fn small_datagrams_are_fetched_in_larger_calls() {
+        let mut slab = RecvSlab::new();
+        for _ in 0..6 {
+            fill(&mut slab, 1_472);
+            assert!(slab.was_full());
+            slab.adapt();
+        }
+        assert_eq!(slab.ask, SLOTS);
+        fill(&mut slab, 64_000);
+        assert_eq!(slab.messages().count(), SLOTS);
+        slab.adapt();
+        assert_eq!(slab.ask, 2);
+    }
+}

@@ -1,0 +1,39 @@
+//! What the command asks of this crate and what it hears back: plain types, no behaviour.
+//!
+//! Every entry point (`cp::run`, `serve::run`, `perf::client`, ...) takes one request and a
+//! reporter, blocks until the work is over, and makes its own runtime. A request carries a
+//! [`StopHandle`], through which a signal handler asks for an orderly end.
+//!
+//! The entry points the command calls, with these types:
+//!
+//! ```text
+//! cp::run(CpRequest, &dyn Reporter) -> Result<Outcome, NodeError>
+//! serve::run(ServeRequest, &dyn ServeReporter) -> Result<(), NodeError>
+//! serve::stdio(StopHandle) -> Result<(), NodeError>              what ssh starts at the far end
+//! perf::server(PerfServerRequest, &dyn PerfReporter) -> Result<(), NodeError>
+//! perf::client(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, NodeError>
+//! keys::show() -> Result<KeyInfo, NodeError>                      makes the key at first use
+//! demo::run() -> Result<(), NodeError>
+//! ```
+//!
+//! `Err` is for what failed before a transfer existed; afterwards the failure is in the outcome.
+
+mod cp;
+mod error;
+mod perf;
+mod report;
+mod serve;
+mod stop;
+
+pub use cp::{CpRequest, Outcome, PortRange, SshSettings, TransportChoice, TransportShare};
+pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code};
+pub use packtrain_transfer::message::{Options, Resume, Summary};
+pub use packtrain_transfer::{Failure, FailureKind, FileReport};
+pub use perf::{
+    CpuUse, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter, PerfServerRequest,
+};
+pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+pub use serve::{KeyInfo, ServeReporter, ServeRequest};
+pub use stop::StopHandle;
+
+pub use crate::location::{Location, LocationError};

@@ -1,0 +1,182 @@
+//! `cp` and `verify`: the request and what came of it.
+
+use std::path::PathBuf;
+
+use packtrain_transfer::Failure;
+use packtrain_transfer::message::{Options, Summary};
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use super::error::{NodeError, exit_code};
+use super::report::LossCause;
+use super::stop::StopHandle;
+use crate::location::Location;
+use crate::tickets::Ticket;
+
+/// One `cp` or `verify`. `verify` is a `cp` whose options have `verify` set.
+#[derive(Clone, Debug)]
+pub struct CpRequest {
+    /// What to read, at least one; all of them at the same place.
+    pub sources: Vec<Location>,
+    /// What to write.
+    pub dest: Location,
+    /// What both ends agree on. `rate_bps` here is the ceiling, policy included.
+    pub options: Options,
+    /// Which transport moves the bytes.
+    pub transport: TransportChoice,
+    /// The congestion controller of datagram transports; the transport's own if none.
+    pub cc: Option<String>,
+    /// TCP streams in parallel; the default of the transport if none.
+    pub streams: Option<u32>,
+    /// Give way to other traffic.
+    pub background: bool,
+    /// How the remote end is started.
+    pub ssh: SshSettings,
+    /// UDP and TCP ports the listening end may use; any if none.
+    pub ports: Option<PortRange>,
+    /// Address (or name) the data goes to, instead of the one the control connection has.
+    pub data_addr: Option<String>,
+    /// How long the called end keeps an unfinished transfer waiting for its caller to return.
+    pub linger: Duration,
+    /// A ticket that opens the server.
+    pub ticket: Option<Ticket>,
+    /// Trust, and remember, the key of a server that was never seen.
+    pub accept_new_host: bool,
+    /// How often to begin again after a temporary failure.
+    pub retries: u32,
+    /// Tell the reporter why things were chosen as they were.
+    pub explain: bool,
+    /// Where the transfer's event log goes, if anywhere.
+    pub log_file: Option<PathBuf>,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
+}
+
+/// How the remote end of an ssh location is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshSettings {
+    /// The program and its first arguments, `ssh` by default.
+    pub command: Vec<String>,
+    /// The command to run there, `packtrain` by default; passed to the remote shell as it is.
+    pub remote_path: String,
+    /// Put this very program there for the time of the transfer if it is not installed.
+    pub bootstrap: bool,
+}
+
+impl Default for SshSettings {
+    fn default() -> Self {
+        Self {
+            command: vec!["ssh".to_owned()],
+            remote_path: "packtrain".to_owned(),
+            bootstrap: true,
+        }
+    }
+}
+
+/// Which transport is to be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TransportChoice {
+    /// Race those there are, keep the best, fall back.
+    #[default]
+    Auto,
+    /// Native datagrams only.
+    Native,
+    /// TCP with TLS only.
+    Tcp,
+    /// The control connection only.
+    Pipe,
+}
+
+impl TransportChoice {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Tcp => "tcp",
+            Self::Pipe => "pipe",
+        }
+    }
+}
+
+/// Ports from the first to the last, both included; first <= last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    /// The lowest port.
+    pub first: u16,
+    /// The highest port.
+    pub last: u16,
+}
+
+/// What came of a `cp` or `verify` that got as far as a transfer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The sink's counts.
+    pub summary: Summary,
+    /// From the start of the command to durable.
+    pub elapsed: Duration,
+    /// The transport that moved most, as [`TransportChoice::name`] spells it, or `local`, or
+    /// `none` if nothing moved.
+    pub transport: String,
+    /// What each transport moved, most first.
+    pub shares: Vec<TransportShare>,
+    /// Payload bytes sent more than once.
+    pub retransmitted: ByteCount,
+    /// What the losses were put down to.
+    pub loss_cause: LossCause,
+    /// One sentence on what bounded the transfer, if known.
+    pub verdict: Option<String>,
+    /// The smallest round trip seen, if one was measured.
+    pub rtt: Option<Duration>,
+    /// Files that differ or are missing (`verify`).
+    pub differing: u64,
+    /// A journal was left: the same command goes on from there.
+    pub resumable: bool,
+    /// What ended the transfer early, if anything did.
+    pub failure: Option<Failure>,
+    /// Entries that failed, the first hundred, with their paths.
+    pub failed: Vec<(Vec<u8>, Failure)>,
+}
+
+/// What one transport did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportShare {
+    /// Its name.
+    pub name: String,
+    /// Payload it moved.
+    pub bytes: ByteCount,
+}
+
+impl Outcome {
+    /// Useful bits a second, zero if nothing moved.
+    pub fn goodput(&self) -> DataRate {
+        if self.summary.bytes_moved == 0 {
+            return DataRate::ZERO;
+        }
+        DataRate::from_bytes_over(ByteCount(self.summary.bytes_moved), self.elapsed)
+    }
+
+    /// The exit code of design: the failure's own; 13 if `verify` found differences; 24 if all
+    /// that failed had vanished; 23 if anything else failed; 0.
+    pub fn exit_code(&self) -> u8 {
+        let summary = &self.summary;
+        match &self.failure {
+            Some(failure) => exit_code(failure.kind),
+            None if self.differing > 0 => 13,
+            None if summary.failed > summary.vanished => 23,
+            None if summary.failed > 0 => 24,
+            None => 0,
+        }
+    }
+}
+
+impl From<NodeError> for Outcome {
+    /// The outcome of a transfer that failed before it began.
+    fn from(error: NodeError) -> Self {
+        Self {
+            transport: "none".to_owned(),
+            resumable: error.resumable,
+            failure: Some(Failure::new(error.kind, error.text)),
+            ..Self::default()
+        }
+    }
+}

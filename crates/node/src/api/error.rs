@@ -1,0 +1,56 @@
+//! Failures on their way to an exit code.
+
+use packtrain_transfer::{Failure, FailureKind};
+
+/// Exit code of `--error-on-no-transfer` when nothing needed doing.
+pub const EXIT_NOTHING_MOVED: u8 = 9;
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct NodeError {
+    /// What kind of failure; decides the exit code.
+    pub kind: FailureKind,
+    /// For people: what happened, then after a colon what to do about it.
+    pub text: String,
+    /// A journal was left: the same command goes on from there.
+    pub resumable: bool,
+}
+
+impl NodeError {
+    /// A failure of `kind` described by `text` that left nothing to resume.
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), resumable: false }
+    }
+
+    /// The exit code of design.
+    pub const fn exit_code(&self) -> u8 {
+        exit_code(self.kind)
+    }
+}
+
+impl From<Failure> for NodeError {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.kind, failure.text)
+    }
+}
+
+/// The exit code of a failure that ended a whole command. A signal's own code (128 + n) takes
+/// precedence over that of `Cancelled`, see [`super::StopHandle`].
+pub const fn exit_code(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Usage => 2,
+        FailureKind::SourceMissing => 3,
+        FailureKind::TargetMissing => 4,
+        FailureKind::Temporary => 5,
+        FailureKind::TargetRefused
+        | FailureKind::TargetFull
+        | FailureKind::Protocol
+        | FailureKind::Fatal => 7,
+        FailureKind::NotAuthorised => 12,
+        FailureKind::Integrity => 13,
+        FailureKind::Changed | FailureKind::Unreadable => 23,
+        FailureKind::Vanished => 24,
+        FailureKind::Cancelled => 130,
+    }
+}

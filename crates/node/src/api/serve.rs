@@ -1,0 +1,54 @@
+//! `serve` and `key`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use packtrain_units::{DataRate, Duration};
+
+use super::cp::{Outcome, PortRange};
+use super::report::Notice;
+use super::stop::StopHandle;
+
+/// `serve --listen`.
+#[derive(Clone, Debug)]
+pub struct ServeRequest {
+    /// Where to listen, `ADDR:PORT`.
+    pub listen: String,
+    /// Everything a client sees lies below; a key may have a root of its own below it.
+    pub root: PathBuf,
+    /// Whose keys may use it; the user's own file if none.
+    pub authorized_keys: Option<PathBuf>,
+    /// Where to write a one-time ticket.
+    pub ticket_file: Option<PathBuf>,
+    /// How long the ticket opens the server.
+    pub ticket_lifetime: Duration,
+    /// Ports for data; any if none.
+    pub ports: Option<PortRange>,
+    /// Nobody writes.
+    pub read_only: bool,
+    /// Ceiling of any transfer's sending rate (site policy).
+    pub rate: Option<DataRate>,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
+}
+
+/// A key, as `key show` prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Where it is kept.
+    pub path: PathBuf,
+    /// The line for another's `authorized_keys`.
+    pub public: String,
+    /// Its fingerprint, as errors and `known_hosts` messages show it.
+    pub fingerprint: String,
+}
+
+/// Hears what a server does. Calls come from several threads.
+pub trait ServeReporter: Send + Sync {
+    /// It listens there; `fingerprint` is that of its host key.
+    fn listening(&self, address: SocketAddr, fingerprint: &str);
+    /// A transfer with `peer` (address and key fingerprint) is over.
+    fn finished(&self, peer: &str, outcome: &Outcome);
+    /// Something to say: a refused key, a broken client.
+    fn notice(&self, notice: &Notice);
+}

@@ -1,0 +1,327 @@
+//! The control connection: frames in and out of an ssh pipe, a TLS stream or this process.
+//!
+//! One thread (or task) reads and one writes. Control frames and the pipe transport's payload
+//! share the connection in order; payload waits for room so that it never buries control.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use packtrain_transfer::message::{self, Message};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::Offset;
+use tokio::sync::mpsc;
+
+use crate::reader::Slice;
+
+/// Payload bytes that may wait in the queue: enough to keep a pipe busy, little enough that a
+/// control frame behind them leaves within milliseconds.
+const PAYLOAD_QUEUE: u64 = 4 << 20;
+
+/// Takes the payload that arrives on the pipe; may block for room.
+pub(crate) trait PayloadSink: Send + Sync {
+    /// Places `bytes` at `at`.
+    fn payload(&self, at: Offset, bytes: &[u8]);
+}
+
+/// What the reading side hands over.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// A message.
+    Message(Message),
+    /// The connection is over; nothing follows.
+    Closed(Failure),
+}
+
+/// One control connection.
+pub(crate) struct Control {
+    /// For sending; cheap to clone.
+    pub(crate) tx: ControlSender,
+    /// What comes in.
+    pub(crate) rx: Receiver<Incoming>,
+    /// Where payload on the pipe goes, once somebody expects it.
+    pub(crate) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+}
+
+enum Outgoing {
+    Close,
+    Frame(Vec<u8>),
+    Data(Offset, Slice),
+}
+
+/// The sending side.
+#[derive(Clone)]
+pub(crate) struct ControlSender {
+    queue: mpsc::UnboundedSender<Outgoing>,
+    waiting: Arc<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    state: Mutex<(u64, bool)>,
+    changed: Condvar,
+}
+
+impl Waiting {
+    fn left(&self, bytes: u64) {
+        let mut state = self.state.lock().expect("no holder panics");
+        state.0 -= bytes;
+        self.changed.notify_all();
+    }
+
+    fn close(&self) {
+        self.state.lock().expect("no holder panics").1 = true;
+        self.changed.notify_all();
+    }
+}
+
+impl ControlSender {
+    /// Queues a message; after the connection's end it goes nowhere.
+    pub(crate) fn send(&self, message: &Message) {
+        let mut frame = Vec::new();
+        message::encode(message, &mut frame);
+        let _ = self.queue.send(Outgoing::Frame(frame));
+    }
+
+    /// Queues payload, waiting while too much waits already. False once the connection is over.
+    pub(crate) fn send_payload(&self, at: Offset, slice: Slice) -> bool {
+        let bytes = slice.len() as u64;
+        let mut state = self.waiting.state.lock().expect("no holder panics");
+        while state.0 > 0 && state.0 + bytes > PAYLOAD_QUEUE && !state.1 {
+            state = self.waiting.changed.wait(state).expect("no holder panics");
+        }
+        if state.1 {
+            return false;
+        }
+        state.0 += bytes;
+        drop(state);
+        self.queue.send(Outgoing::Data(at, slice)).is_ok()
+    }
+
+    /// Ends the connection once everything queued has left.
+    pub(crate) fn close(&self) {
+        let _ = self.queue.send(Outgoing::Close);
+    }
+
+    /// Lets go of everybody who waits for room.
+    pub(crate) fn abandon(&self) {
+        self.waiting.close();
+    }
+}
+
+/// A control connection over a pair of blocking byte streams.
+pub(crate) fn over_streams(
+    name: &str,
+    mut input: impl Read + Send + 'static,
+    mut output: impl Write + Send + 'static,
+) -> Control {
+    let (control, mut queue, inbound) = parts();
+    let waiting = Arc::clone(&control.tx.waiting);
+    spawn(&format!("{name}-out"), move || {
+        while let Some(outgoing) = queue.blocking_recv() {
+            let result = match &outgoing {
+                Outgoing::Close => break,
+                Outgoing::Frame(frame) => output.write_all(frame),
+                Outgoing::Data(at, slice) => {
+                    let header = message::data_header(*at, slice.len());
+                    write_both(&mut output, &header, slice.bytes())
+                }
+            };
+            if let Outgoing::Data(_, slice) = &outgoing {
+                waiting.left(slice.len() as u64);
+            }
+            if result.and_then(|()| if queue.is_empty() { output.flush() } else { Ok(()) }).is_err() {
+                break;
+            }
+        }
+        waiting.close();
+    });
+    spawn(&format!("{name}-in"), move || {
+        let mut inbound = inbound;
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match input.read(&mut buffer) {
+                Ok(0) => return inbound.end("the other end closed the connection"),
+                Ok(n) => {
+                    if let Err(failure) = inbound.feed(&buffer[..n]) {
+                        return inbound.fail(failure);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return inbound.end(&format!("the connection broke: {e}")),
+            }
+        }
+    });
+    control
+}
+
+/// A control connection over a tokio stream, driven by the runtime it is called in.
+pub(crate) fn over_async<S>(stream: S) -> Control
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
+{
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (control, mut queue, mut inbound) = parts();
+    let waiting = Arc::clone(&control.tx.waiting);
+    let (mut input, mut output) = tokio::io::split(stream);
+    tokio::spawn(async move {
+        while let Some(outgoing) = queue.recv().await {
+            let result = match &outgoing {
+                Outgoing::Close => break,
+                Outgoing::Frame(frame) => output.write_all(frame).await,
+                Outgoing::Data(at, slice) => {
+                    let header = message::data_header(*at, slice.len());
+                    match output.write_all(&header).await {
+                        Ok(()) => output.write_all(slice.bytes()).await,
+                        Err(e) => Err(e),
+                    }
+                }
+            };
+            if let Outgoing::Data(_, slice) = &outgoing {
+                waiting.left(slice.len() as u64);
+            }
+            let flushed = match result {
+                Ok(()) if queue.is_empty() => output.flush().await,
+                other => other,
+            };
+            if flushed.is_err() {
+                break;
+            }
+        }
+        waiting.close();
+        let _ = output.shutdown().await;
+    });
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match input.read(&mut buffer).await {
+                Ok(0) => return inbound.end("the other end closed the connection"),
+                Ok(n) => {
+                    // Placing payload may wait for the disk: the runtime moves other tasks away.
+                    let fed = tokio::task::block_in_place(|| inbound.feed(&buffer[..n]));
+                    if let Err(failure) = fed {
+                        return inbound.fail(failure);
+                    }
+                }
+                Err(e) => return inbound.end(&format!("the connection broke: {e}")),
+            }
+        }
+    });
+    control
+}
+
+/// Two ends in one process, joined.
+pub(crate) fn pair() -> io::Result<(Control, Control)> {
+    let (a, b) = UnixStream::pair()?;
+    let end = |name, s: UnixStream| -> io::Result<Control> {
+        Ok(over_streams(name, s.try_clone()?, WriteHalf(s)))
+    };
+    Ok((end("near", a)?, end("far", b)?))
+}
+
+/// The writing half of a socket: its end is the end of what the other side reads.
+struct WriteHalf(UnixStream);
+
+impl Write for WriteHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+struct Inbound {
+    decoder: message::Decoder,
+    queue: Sender<Incoming>,
+    payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+    taken: u64,
+    tx: ControlSender,
+}
+
+impl Inbound {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.decoder.feed(bytes);
+        let before = self.taken;
+        loop {
+            let next = self.decoder.next();
+            let next = next.map_err(|e| Failure::new(FailureKind::Protocol, e.to_string()))?;
+            match next {
+                None => break,
+                Some(Message::Ping(n)) => self.tx.send(&Message::Pong(n)),
+                Some(Message::Data { offset, bytes }) => {
+                    let sink = self.payload.get().ok_or_else(|| {
+                        Failure::new(FailureKind::Protocol, "payload before it was asked for")
+                    })?;
+                    sink.payload(offset, &bytes);
+                    self.taken += bytes.len() as u64;
+                }
+                Some(message) => {
+                    let _ = self.queue.send(Incoming::Message(message));
+                }
+            }
+        }
+        if self.taken != before {
+            self.tx.send(&Message::DataTaken(self.taken));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, why: &str) {
+        self.fail(Failure::new(FailureKind::Temporary, why));
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.tx.abandon();
+        let _ = self.queue.send(Incoming::Closed(failure));
+    }
+}
+
+fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
+    let (queue, outgoing) = mpsc::unbounded_channel();
+    let tx = ControlSender { queue, waiting: Arc::default() };
+    let (events, rx) = unbounded();
+    let payload: Arc<OnceLock<Arc<dyn PayloadSink>>> = Arc::default();
+    let inbound = Inbound {
+        decoder: message::Decoder::new(),
+        queue: events,
+        payload: Arc::clone(&payload),
+        taken: 0,
+        tx: tx.clone(),
+    };
+    (Control { tx, rx, payload }, outgoing, inbound)
+}
+
+fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut slices = [IoSlice::new(header), IoSlice::new(body)];
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        match output.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut rest, n),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// A named thread; the name shows in `top -H` and in profiles.
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
+    let name: String = name.chars().take(15).collect();
+    // The system refuses a thread only when it is out of memory or of process slots; a transfer
+    // cannot go on then.
+    std::thread::Builder::new().name(name).spawn(body).expect("the system gives a thread");
+}

@@ -1,0 +1,315 @@
+//! `cp` and `verify`: brings the two ends together and reports.
+
+mod far;
+mod relay;
+mod watch;
+
+use packtrain_io::clock;
+use packtrain_transfer::message::{Open, Options, Role};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration};
+
+use crate::api::{
+    CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
+    TransportShare,
+};
+use crate::control;
+use crate::end::Allowed;
+use crate::handshake::{self, Ask};
+use crate::session::Stop;
+use crate::sink::{self, Destination, SinkSetup};
+use crate::source::{self, SourceSetup, SourceSpec};
+use crate::transports::{Hints, Moved, SinkTransports, SourceTransports};
+use far::Far;
+use watch::Watch;
+
+/// Carries a request out, again after temporary failures as often as it allows.
+///
+/// # Errors
+/// What failed before there was a transfer; later failures are in the outcome.
+pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    let mut tries = 0;
+    loop {
+        let result = once(&request, reporter);
+        let failure = match &result {
+            Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),
+            Err(error) => Some((error.kind, error.text.clone())),
+        };
+        let Some((FailureKind::Temporary, text)) = failure else { return result };
+        if tries >= request.retries || request.stop.requested().is_some() {
+            return result;
+        }
+        let pause = Duration::from_secs(1 << tries.min(5));
+        tries += 1;
+        let text = format!("{text}; trying again in {pause} ({tries} of {})", request.retries);
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        sleep(pause, &request);
+    }
+}
+
+fn sleep(pause: Duration, request: &CpRequest) {
+    let end = clock::now() + pause;
+    while clock::now() < end && request.stop.requested().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    let begun = clock::now();
+    let here = |l: &Location| matches!(l, Location::Local(_) | Location::Stdio);
+    let local_source = request.sources.iter().all(here);
+    let local_dest = here(&request.dest);
+    if !local_source && request.sources.iter().any(here) {
+        return Err(usage("the sources are at different places: name sources at one place only"));
+    }
+    let watch = Watch::new(reporter, request);
+    let (outcome, moved) = match (local_source, local_dest) {
+        (true, true) => local(request, &watch)?,
+        (true, false) => push(request, &watch)?,
+        (false, true) => pull(request, &watch)?,
+        (false, false) => third_party(request, &watch)?,
+    };
+    Ok(finish(request, outcome, moved, &watch, clock::now().since(begun)))
+}
+
+fn usage(text: &str) -> NodeError {
+    NodeError::new(FailureKind::Usage, text)
+}
+
+fn finish(
+    request: &CpRequest,
+    outcome: packtrain_transfer::Outcome,
+    moved: Moved,
+    watch: &Watch<'_>,
+    elapsed: Duration,
+) -> Outcome {
+    let dry = request.options.dry_run || request.options.verify;
+    let shares: Vec<TransportShare> = moved
+        .shares
+        .iter()
+        .map(|(name, bytes)| TransportShare { name: (*name).to_owned(), bytes: *bytes })
+        .collect();
+    let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
+    let resumable = outcome.failure.is_some()
+        && !dry
+        && request.options.resume != packtrain_transfer::Resume::Off
+        && !matches!(request.dest, Location::Stdio);
+    Outcome {
+        summary: outcome.summary,
+        elapsed,
+        transport,
+        shares,
+        retransmitted: moved.retransmitted,
+        loss_cause: moved.causes,
+        verdict: moved.verdict,
+        rtt: moved.rtt,
+        differing: watch.differing(),
+        resumable,
+        failure: outcome.failure,
+        failed: outcome.failed,
+    }
+}
+
+fn ask(request: &CpRequest) -> Ask {
+    Ask {
+        perf: None,
+        sources: request.sources.len() as u32,
+        choice: match request.transport {
+            TransportChoice::Auto => 0,
+            TransportChoice::Native => 1,
+            TransportChoice::Tcp => 2,
+            TransportChoice::Pipe => 3,
+        },
+        cc: request.cc.clone(),
+        streams: request.streams.unwrap_or(1),
+        ports: request.ports.map(|p| (p.first, p.last)),
+        ticket: None,
+        peer: Vec::new(),
+    }
+}
+
+fn own_limits(request: &CpRequest) -> Allowed {
+    Allowed { ports: request.ports, ..Allowed::default() }
+}
+
+/// What this end reads.
+fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
+    if request.sources.iter().any(|s| matches!(s, Location::Stdio)) {
+        if request.sources.len() > 1 {
+            return Err(usage("standard input can only be the one source"));
+        }
+        let path = match &request.dest {
+            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => path,
+            Location::Stdio => return Err(usage("standard input to standard output: use cat")),
+        };
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
+        if name.is_empty() {
+            return Err(usage("standard input needs a file name to be written to"));
+        }
+        return Ok(SourceSpec::Stdin(name));
+    }
+    Ok(SourceSpec::Paths(paths(&request.sources)))
+}
+
+fn paths(locations: &[Location]) -> Vec<Vec<u8>> {
+    locations
+        .iter()
+        .map(|location| match location {
+            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {
+                path.clone()
+            }
+            Location::Stdio => Vec::new(),
+        })
+        .collect()
+}
+
+fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
+    match &request.dest {
+        Location::Local(path) => {
+            Ok(Destination { path: path.clone(), confined: None, sources: request.sources.len() })
+        }
+        _ => Err(usage("this destination cannot be written here")),
+    }
+}
+
+type Ended = (packtrain_transfer::Outcome, Moved);
+
+/// Both ends in this process.
+fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    if matches!(request.dest, Location::Stdio) {
+        return Err(usage("from here to standard output: use cat"));
+    }
+    let (near, far) = control::pair().map_err(|e| {
+        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+    })?;
+    let destination = destination(request)?;
+    let plan = Ask { choice: 3, ..ask(request) };
+    let plan = plan.plan(Hints::default(), &own_limits(request), request.options.rate_bps);
+    let spec = source_spec(request)?;
+    let options = request.options.clone();
+    let sink_stop = Stop::new(request.stop.clone());
+    let transports = SinkTransports::new(plan.clone(), far.tx.clone());
+    let (outcome, mut moved) = std::thread::scope(|scope| {
+        let sink_options = options.clone();
+        let sink = scope.spawn(move || {
+            let tx = far.tx.clone();
+            let control = far;
+            let options = sink_options;
+            let setup =
+                SinkSetup { control, options, destination, observer: watch, transports, stop: sink_stop };
+            let outcome = sink::run(setup);
+            tx.close();
+            outcome
+        });
+        let tx = near.tx.clone();
+        let setup = SourceSetup {
+            control: near,
+            options,
+            spec,
+            observer: watch,
+            transports: SourceTransports::new(plan),
+            stop: Stop::new(request.stop.clone()),
+        };
+        let (outcome, moved) = source::run(setup);
+        tx.close();
+        // The sink knows more: a local failure of its own comes first.
+        let sink = sink.join().unwrap_or_else(|_| {
+            sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
+        });
+        let better = if sink.failure.is_some() || outcome.failure.is_none() { sink } else { outcome };
+        (better, moved)
+    });
+    for share in &mut moved.shares {
+        share.0 = "local";
+    }
+    Ok((outcome, moved))
+}
+
+fn open(request: &CpRequest, role: Role, paths: Vec<Vec<u8>>, ask: &Ask) -> Open {
+    let options = Options { ..request.options.clone() };
+    Open { role, paths, options, channel: ask.encode() }
+}
+
+fn hints(request: &CpRequest, far: &Far) -> Hints {
+    let mut hints = far.hints();
+    if let Some(address) = &request.data_addr {
+        hints.peer = crate::ssh::lookup(address);
+    }
+    hints
+}
+
+fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let spec = source_spec(request)?;
+    let far = Far::connect(request, &request.dest, watch)?;
+    let stop = Stop::new(request.stop.clone());
+    let ask = Ask { ticket: far.token(), ..ask(request) };
+    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask);
+    handshake::call(far.control(), open, &stop)?;
+    let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
+    let (control, rest) = far.split();
+    let setup = SourceSetup {
+        control,
+        options: request.options.clone(),
+        spec,
+        observer: watch,
+        transports: SourceTransports::new(plan),
+        stop,
+    };
+    let ended = source::run(setup);
+    rest.finish();
+    Ok(ended)
+}
+
+fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let to_stdout = matches!(request.dest, Location::Stdio);
+    let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
+    let destination = match &spool {
+        Some(spool) => spool.destination(),
+        None => destination(request)?,
+    };
+    let far = Far::connect(request, &request.sources[0], watch)?;
+    let stop = Stop::new(request.stop.clone());
+    let ask = Ask { ticket: far.token(), ..ask(request) };
+    let open = open(request, Role::Source, paths(&request.sources), &ask);
+    handshake::call(far.control(), open, &stop)?;
+    let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
+    let (control, rest) = far.split();
+    let name = plan.choice;
+    let transports = SinkTransports::new(plan, control.tx.clone());
+    let options = request.options.clone();
+    let outcome =
+        sink::run(SinkSetup { control, options, destination, observer: watch, transports, stop });
+    rest.finish();
+    if let Some(spool) = spool
+        && outcome.failure.is_none()
+    {
+        spool.emit()?;
+    }
+    let moved = Moved {
+        shares: vec![(watch.transport(name), ByteCount(outcome.summary.bytes_moved))],
+        ..Moved::default()
+    };
+    Ok((outcome, moved))
+}
+
+fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let from = Far::connect(request, &request.sources[0], watch)?;
+    let to = Far::connect(request, &request.dest, watch)?;
+    let stop = Stop::new(request.stop.clone());
+    let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask(request) };
+    let sink_open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &to_ask);
+    handshake::call(to.control(), sink_open, &stop)?;
+    let from_ask = Ask { peer: to.addresses(), ticket: from.token(), ..ask(request) };
+    let source_open = open(request, Role::Source, paths(&request.sources), &from_ask);
+    handshake::call(from.control(), source_open, &stop)?;
+    let (source, source_rest) = from.split();
+    let (sink, sink_rest) = to.split();
+    let outcome = relay::run(source, sink, watch, stop);
+    source_rest.finish();
+    sink_rest.finish();
+    let bytes = ByteCount(outcome.summary.bytes_moved);
+    let moved =
+        Moved { shares: vec![(watch.transport(request.transport), bytes)], ..Moved::default() };
+    Ok((outcome, moved))
+}
+

@@ -1,0 +1,88 @@
+//! A transfer between two other machines: this one passes their control messages on, and listens
+//! for how far they are. Data goes directly between them unless nothing but this works.
+
+use std::sync::Arc;
+
+use crossbeam_channel::select;
+use packtrain_transfer::message::{Message, Summary};
+use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
+use packtrain_units::Offset;
+
+use super::watch::Watch;
+use crate::control::{Control, ControlSender, Incoming, PayloadSink};
+use crate::reader::Slice;
+use crate::session::{Observer, Stop};
+
+/// Payload that goes through here is passed on.
+struct Forward(ControlSender);
+
+impl PayloadSink for Forward {
+    fn payload(&self, at: Offset, bytes: &[u8]) {
+        self.0.send_payload(at, Slice::owned(at, bytes.to_vec()));
+    }
+}
+
+/// Passes everything on until both are done.
+pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: Stop) -> Outcome {
+    let _ = source.payload.set(Arc::new(Forward(sink.tx.clone())));
+    let mut summary = Summary::default();
+    let mut failure = None;
+    let mut failed = Vec::new();
+    let mut totals = SinkTotals::default();
+    let mut done = false;
+    let tick = std::time::Duration::from_millis(200);
+    loop {
+        let (from, incoming) = select! {
+            recv(source.rx) -> incoming => (&source, incoming.ok()),
+            recv(sink.rx) -> incoming => (&sink, incoming.ok()),
+            default(tick) => {
+                if let Some(wish) = stop.take() {
+                    source.tx.send(&Message::Cancel(wish.clone()));
+                    sink.tx.send(&Message::Cancel(wish.clone()));
+                    failure.get_or_insert(wish);
+                }
+                continue;
+            }
+        };
+        let to = if std::ptr::eq(from, &source) { &sink } else { &source };
+        match incoming {
+            Some(Incoming::Message(message)) => {
+                match &message {
+                    // Payload is taken hop by hop: this end has answered for itself.
+                    Message::DataTaken(_) => continue,
+                    Message::Progress(progress) => {
+                        totals.verified = packtrain_units::ByteCount(progress.verified);
+                        totals.durable = packtrain_units::ByteCount(progress.durable);
+                        totals.files = progress.files;
+                        watch.sink(&totals);
+                    }
+                    Message::Finished(told) => summary = *told,
+                    Message::Cancel(why) | Message::Refused(why) => {
+                        failure.get_or_insert(why.clone());
+                    }
+                    Message::SourceFailed { failure, .. } | Message::SinkFailed { failure, .. }
+                        if failed.len() < 100 =>
+                    {
+                        failed.push((Vec::new(), failure.clone()));
+                    }
+                    Message::Bye => done = true,
+                    _ => {}
+                }
+                to.tx.send(&message);
+            }
+            Some(Incoming::Closed(why)) => {
+                if !done {
+                    failure.get_or_insert(why.clone());
+                    to.tx.send(&Message::Cancel(why));
+                }
+                to.tx.close();
+                break;
+            }
+            None => break,
+        }
+    }
+    if !done && failure.is_none() {
+        failure = Some(Failure::new(FailureKind::Temporary, "an end went away"));
+    }
+    Outcome { summary, failure: if done { failure.filter(|_| summary == Summary::default()) } else { failure }, failed }
+}

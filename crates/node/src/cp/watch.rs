@@ -1,0 +1,167 @@
+//! From what the two state machines count to what a person wants to see.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_io::{clock, entropy};
+use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::api::{
+    CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter, TransportChoice,
+};
+use crate::session::Observer;
+use crate::sink::Destination;
+
+/// How much of the past the shown rate remembers.
+const MEMORY: f64 = 3.0;
+
+/// Watches a transfer for its reporter.
+pub(super) struct Watch<'a> {
+    reporter: &'a dyn Reporter,
+    rate: Mutex<Rate>,
+    differing: AtomicU64,
+    transport: &'static str,
+}
+
+#[derive(Default)]
+struct Rate {
+    at: Option<Time>,
+    bytes: u64,
+    smooth: Option<f64>,
+}
+
+impl Rate {
+    fn update(&mut self, bytes: u64) -> DataRate {
+        let now = clock::now();
+        if let Some(before) = self.at {
+            let span = now.since(before).as_secs_f64();
+            if span < 0.05 {
+                return DataRate::from_bps(self.smooth.unwrap_or(0.0) as u64);
+            }
+            let late = bytes.saturating_sub(self.bytes) as f64 * 8.0 / span;
+            let keep = (-span / MEMORY).exp();
+            self.smooth = Some(self.smooth.map_or(late, |old| old * keep + late * (1.0 - keep)));
+        }
+        (self.at, self.bytes) = (Some(now), bytes);
+        DataRate::from_bps(self.smooth.unwrap_or(0.0) as u64)
+    }
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(reporter: &'a dyn Reporter, request: &CpRequest) -> Self {
+        let transport = request.transport.name();
+        Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport }
+    }
+
+    /// Files that differ or are missing, as far as reports told.
+    pub(super) fn differing(&self) -> u64 {
+        self.differing.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn say(&self, notice: Notice) {
+        self.reporter.notice(&notice);
+    }
+
+    /// The transport's name where only the other end knows which one it was.
+    pub(super) fn transport(&self, choice: TransportChoice) -> &'static str {
+        choice.name()
+    }
+
+    fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {
+        let rate = self.rate.lock().expect("no holder panics").update(done.get());
+        let left = total.map(|t| t.saturating_sub(done));
+        let eta = left
+            .filter(|_| rate > DataRate::ZERO)
+            .map(|left| rate.time_for(left))
+            .filter(|eta| *eta < Duration::from_secs(100 * 86_400));
+        self.reporter.progress(&ProgressSnapshot {
+            bytes_done: done,
+            bytes_total: total,
+            files_done: files.0,
+            files_total: files.1,
+            rate,
+            eta,
+            verdict: None,
+            transport: self.transport.to_owned(),
+        });
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn file(&self, path: &[u8], report: &FileReport) {
+        if matches!(report, FileReport::Differs | FileReport::Missing) {
+            self.differing.fetch_add(1, Ordering::Relaxed);
+        }
+        self.reporter.file(path, report);
+    }
+
+    fn source(&self, totals: &SourceTotals) {
+        // Where the sink is here too, its word counts: it knows what is safe.
+        let whole = totals.known.saturating_sub(totals.present);
+        let total = totals.walk_done.then_some(whole);
+        let entries = totals.walk_done.then_some(totals.entries);
+        self.show(totals.placed.min(whole), total, (totals.files, entries));
+    }
+
+    fn sink(&self, totals: &SinkTotals) {
+        let whole = totals.known.saturating_sub(totals.present);
+        let total = totals.manifest_done.then_some(whole);
+        let entries = totals.manifest_done.then_some(totals.entries);
+        self.show(totals.verified, total, (totals.files, entries));
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.reporter.notice(notice);
+    }
+}
+
+/// Standard output as a destination: received into a directory of its own, verified, then
+/// written out in order.
+pub(super) struct Spool {
+    dir: PathBuf,
+}
+
+impl Spool {
+    pub(super) fn new(request: &CpRequest) -> Result<Self, NodeError> {
+        if request.sources.len() > 1 || request.options.recursive {
+            let text = "standard output takes one file: name one source and leave -r out";
+            return Err(NodeError::new(FailureKind::Usage, text));
+        }
+        if !matches!(request.sources[0], Location::Ssh { .. } | Location::Server { .. }) {
+            return Err(NodeError::new(FailureKind::Usage, "to standard output: use cat"));
+        }
+        let dir = std::env::temp_dir().join(format!("packtrain-{:016x}", entropy::seed()));
+        std::fs::create_dir(&dir).map_err(|e| {
+            let text = format!("{}: {e}; set TMPDIR to a place with room", dir.display());
+            NodeError::new(FailureKind::TargetRefused, text)
+        })?;
+        Ok(Self { dir })
+    }
+
+    pub(super) fn destination(&self) -> Destination {
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.dir.join("out").as_os_str().as_bytes().to_vec();
+        Destination { path, confined: None, sources: 1 }
+    }
+
+    /// Writes what was received to standard output.
+    pub(super) fn emit(&self) -> Result<(), NodeError> {
+        let failed = |e: io::Error| {
+            NodeError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
+        };
+        let mut file = std::fs::File::open(self.dir.join("out")).map_err(failed)?;
+        let mut out = io::stdout().lock();
+        io::copy(&mut file, &mut out).map_err(failed)?;
+        out.flush().map_err(failed)
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // A temporary directory that stays is the system's to clean.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,129 @@
+//! One end of a transfer that the other end of a control connection asked for: what ssh, a server
+//! and a local copy have in common.
+
+use std::path::PathBuf;
+
+use packtrain_transfer::message::{Message, Open, Opened, Role};
+use packtrain_transfer::{Failure, FailureKind, Outcome};
+
+use crate::api::{PortRange, TransportChoice};
+use crate::control::Control;
+use crate::handshake::{self, Ask};
+use crate::perf;
+use crate::session::{Observer, Stop};
+use crate::sink::{self, Destination, SinkSetup};
+use crate::source::{self, SourceSetup, SourceSpec};
+use crate::transports::{Hints, Plan, SinkTransports, SourceTransports};
+
+/// What a called end allows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Allowed {
+    /// Everything lies below this directory.
+    pub(crate) root: Option<PathBuf>,
+    /// Nobody writes.
+    pub(crate) read_only: bool,
+    /// Only perf tests.
+    pub(crate) perf_only: bool,
+    /// Ceiling of the sending rate.
+    pub(crate) rate_bps: Option<u64>,
+    /// Ports for data.
+    pub(crate) ports: Option<PortRange>,
+}
+
+impl Ask {
+    /// How transports are to be set up at an end with these hints.
+    pub(crate) fn plan(&self, hints: Hints, allowed: &Allowed, rate_bps: Option<u64>) -> Plan {
+        let choice = match self.choice {
+            1 => TransportChoice::Native,
+            2 => TransportChoice::Tcp,
+            3 => TransportChoice::Pipe,
+            _ => TransportChoice::Auto,
+        };
+        let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);
+        let asked = asked.map(|(first, last)| PortRange { first, last });
+        let rate_bps = [rate_bps, allowed.rate_bps].into_iter().flatten().min();
+        Plan {
+            choice,
+            cc: self.cc.clone(),
+            streams: self.streams.clamp(1, 64),
+            rate_bps,
+            ports: allowed.ports.or(asked),
+            hints,
+        }
+    }
+}
+
+/// Answers one caller and does what it asks.
+pub(crate) fn serve(
+    control: Control,
+    mut hints: Hints,
+    admit: impl FnOnce(&Ask) -> Result<Allowed, Failure>,
+    observer: &dyn Observer,
+    stop: Stop,
+) -> Result<Outcome, Failure> {
+    let open = handshake::answer(&control, &stop)?;
+    let refuse = |failure: Failure| {
+        control.tx.send(&Message::Refused(failure.clone()));
+        failure
+    };
+    let admitted = Ask::decode(&open.channel).and_then(|ask| {
+        let allowed = admit(&ask)?;
+        check(&open, &ask, &allowed)?;
+        Ok((ask, allowed))
+    });
+    let (ask, allowed) = admitted.map_err(refuse)?;
+    if !ask.peer.is_empty() {
+        hints.peer.clone_from(&ask.peer);
+    }
+    let plan = ask.plan(hints, &allowed, open.options.rate_bps);
+    control.tx.send(&Message::Opened(Opened { channel: Vec::new() }));
+    if let Some(test) = &ask.perf {
+        return perf::called(control, plan, open.role, test, stop).map(|()| Outcome {
+            summary: Default::default(),
+            failure: None,
+            failed: Vec::new(),
+        });
+    }
+    let tx = control.tx.clone();
+    let outcome = match open.role {
+        Role::Sink => {
+            let transports = SinkTransports::new(plan, control.tx.clone());
+            let destination = Destination {
+                path: open.paths.into_iter().next().unwrap_or_default(),
+                confined: allowed.root.clone(),
+                sources: ask.sources as usize,
+            };
+            let options = open.options;
+            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
+        }
+        Role::Source => {
+            let transports = SourceTransports::new(plan);
+            let spec = match &allowed.root {
+                Some(root) => SourceSpec::Confined(root.clone(), open.paths),
+                None => SourceSpec::Paths(open.paths),
+            };
+            let options = open.options;
+            source::run(SourceSetup { control, options, spec, observer, transports, stop }).0
+        }
+    };
+    tx.close();
+    Ok(outcome)
+}
+
+fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {
+    let denied = |text: &str| Err(Failure::new(FailureKind::NotAuthorised, text));
+    if allowed.perf_only && ask.perf.is_none() {
+        return denied("this server only measures: use packtrain perf client");
+    }
+    if ask.perf.is_some() {
+        return Ok(());
+    }
+    let writes = open.role == Role::Sink && !open.options.verify && !open.options.dry_run;
+    if allowed.read_only && writes {
+        return denied("this key or server is read-only: nothing may be written there");
+    }
+    if open.paths.is_empty() || (open.role == Role::Sink && open.paths.len() != 1) {
+        return Err(Failure::new(FailureKind::Protocol, "the request names no paths"));
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What runs: transfers wired to disks and sockets, the server, the keys.
+//!
+//! [`api`] is what the command asks and hears; [`cp`], [`serve`], [`perf`], [`keys`] and [`demo`]
+//! do it. A transfer's two ends are [`source`](mod@source) and [`sink`]: each drives a state
+//! machine of `packtrain-transfer` with threads of its own.
+
+pub mod api;
+pub mod authorized;
+pub mod config;
+pub mod cp;
+// pub mod demo;
+pub mod keys;
+pub mod knownhosts;
+pub mod location;
+pub mod perf;
+pub mod pubkey;
+pub mod serve;
+pub mod tickets;
+
+mod assembly;
+mod control;
+mod end;
+mod handshake;
+mod paths;
+mod reader;
+mod runtime;
+mod session;
+mod sink;
+mod source;
+mod ssh;
+mod statefile;
+mod transports;
+mod tunnel;

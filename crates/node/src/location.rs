@@ -1,0 +1,270 @@
+//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `-`.
+//!
+//! As in scp and rsync, a colon before any slash makes a name remote, so `./a:b` is the local
+//! file `a:b`. Addresses of IPv6 stand in brackets: `[::1]:path`. A path is bytes and is taken
+//! literally; nothing in it is percent-decoded.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+/// The port of a server when its address names none.
+pub const DEFAULT_PORT: u16 = 7876;
+
+/// Schemes that later versions will speak.
+const LATER: &[&str] = &["udt4", "http", "https", "s3"];
+
+/// One source or destination.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// A path on this machine.
+    Local(Vec<u8>),
+    /// A path reached by starting the other end over ssh.
+    Ssh {
+        /// The user to log in as; ssh's own choice if none.
+        user: Option<String>,
+        /// The host, as ssh is to be told it, without brackets.
+        host: String,
+        /// The path there, relative to the home directory unless it begins with a slash.
+        path: Vec<u8>,
+    },
+    /// A path below the root of a server.
+    Server {
+        /// The host, without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The path, without the slash that separates it from the port; may be empty.
+        path: Vec<u8>,
+    },
+    /// Standard input as a source, standard output as a destination.
+    Stdio,
+}
+
+/// Why a location was not understood. All of them are usage errors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocationError {
+    /// Nothing at all.
+    #[error("an empty name is no place: write `.` for the current directory")]
+    Empty,
+    /// A scheme of a later version.
+    #[error("{0}:// is not in this version: use a path, user@host:path or pt://host:port/path")]
+    LaterScheme(String),
+    /// A scheme nobody knows.
+    #[error("{0}:// is not known: use a path, user@host:path or pt://host:port/path")]
+    UnknownScheme(String),
+    /// `host::module`.
+    #[error("`{0}` is an rsync server's spelling, which is not spoken: use user@host:path")]
+    RsyncDaemon(String),
+    /// A host or user that no system has, or that ssh would take for an option.
+    #[error("`{0}` is not a host or user name: write ./{0} if a local path is meant")]
+    BadName(String),
+    /// A port that is none.
+    #[error("`{0}` is not a port: write a number from 1 to 65535 after the host")]
+    BadPort(String),
+    /// A bracket without its partner.
+    #[error("`{0}`: write an IPv6 address as [2001:db8::1]")]
+    BadBrackets(String),
+    /// `pt://user@host`.
+    #[error("`{0}` has a user name, but a server knows users by their keys: leave it out")]
+    ServerUser(String),
+    /// A path that cannot be one.
+    #[error("a path cannot hold a zero byte: check how it was put together")]
+    ZeroByte,
+}
+
+impl Location {
+    /// Reads one argument of `cp`.
+    pub fn parse(text: &OsStr) -> Result<Self, LocationError> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Err(LocationError::Empty);
+        }
+        if bytes.contains(&0) {
+            return Err(LocationError::ZeroByte);
+        }
+        if bytes == b"-" {
+            return Ok(Self::Stdio);
+        }
+        if let Some((scheme, rest)) = split_scheme(bytes) {
+            return match scheme {
+                "pt" => server(rest),
+                later if LATER.contains(&later) => Err(LocationError::LaterScheme(later.into())),
+                other => Err(LocationError::UnknownScheme(other.into())),
+            };
+        }
+        ssh_or_local(bytes)
+    }
+
+    /// Whether it is on another machine.
+    pub const fn is_remote(&self) -> bool {
+        matches!(self, Self::Ssh { .. } | Self::Server { .. })
+    }
+
+    /// Whether both are reached through the same end: both here, or the same host and login.
+    pub fn same_end(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ssh { user: a, host: b, .. }, Self::Ssh { user: c, host: d, .. }) => {
+                a == c && b == d
+            }
+            (Self::Server { host: a, port: b, .. }, Self::Server { host: c, port: d, .. }) => {
+                a == c && b == d
+            }
+            (one, two) => !one.is_remote() && !two.is_remote(),
+        }
+    }
+
+    /// The path as the end that has it spells it; `-` for standard input and output.
+    pub fn path(&self) -> &[u8] {
+        match self {
+            Self::Local(path) | Self::Ssh { path, .. } | Self::Server { path, .. } => path,
+            Self::Stdio => b"-",
+        }
+    }
+}
+
+/// `scheme://rest`, the scheme in lower case letters, digits, `+`, `-`, `.` as RFC 3986
+/// section 3.1 spells it (upper case is not taken: nobody writes it).
+fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let at = bytes.windows(3).position(|w| w == b"://")?;
+    let scheme = std::str::from_utf8(&bytes[..at]).ok()?;
+    let mut letters = scheme.bytes();
+    let good = letters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c));
+    good.then(|| (scheme, &bytes[at + 3..]))
+}
+
+fn server(rest: &[u8]) -> Result<Location, LocationError> {
+    let slash = rest.iter().position(|&c| c == b'/').unwrap_or(rest.len());
+    let authority = lossy(&rest[..slash]);
+    let path = rest.get(slash + 1..).unwrap_or_default().to_vec();
+    if authority.contains('@') {
+        return Err(LocationError::ServerUser(authority));
+    }
+    let (host, port) = host_and_port(&authority)?;
+    Ok(Location::Server { host, port: port.unwrap_or(DEFAULT_PORT), path })
+}
+
+/// Reads `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
+pub fn host_and_port(text: &str) -> Result<(String, Option<u16>), LocationError> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(inner) => {
+            let (host, after) =
+                inner.split_once(']').ok_or_else(|| LocationError::BadBrackets(text.to_owned()))?;
+            let port = match after.strip_prefix(':') {
+                Some(port) => Some(port),
+                None if after.is_empty() => None,
+                None => return Err(LocationError::BadBrackets(text.to_owned())),
+            };
+            (check_address(host)?, port)
+        }
+        None => match text.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err(LocationError::BadBrackets(text.to_owned()));
+            }
+            Some((host, port)) => (check_name(host)?, Some(port)),
+            None => (check_name(text)?, None),
+        },
+    };
+    let port = port.map(parse_port).transpose()?;
+    Ok((host, port))
+}
+
+fn parse_port(text: &str) -> Result<u16, LocationError> {
+    let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    text.parse::<u16>()
+        .ok()
+        .filter(|&port| digits && port > 0)
+        .ok_or_else(|| LocationError::BadPort(text.to_owned()))
+}
+
+fn ssh_or_local(bytes: &[u8]) -> Result<Location, LocationError> {
+    let slash = bytes.iter().position(|&c| c == b'/').unwrap_or(bytes.len());
+    let Some(colon) = separating_colon(&bytes[..slash])? else {
+        return Ok(Location::Local(bytes.to_vec()));
+    };
+    let (name, path) = (lossy(&bytes[..colon]), &bytes[colon + 1..]);
+    if path.first() == Some(&b':') {
+        return Err(LocationError::RsyncDaemon(lossy(bytes)));
+    }
+    let (user, host) = match name.rsplit_once('@') {
+        Some((user, host)) => (Some(check_name(user)?), host),
+        None => (None, name.as_str()),
+    };
+    let host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => check_address(address)?,
+        None => check_name(host)?,
+    };
+    let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
+    Ok(Location::Ssh { user, host, path })
+}
+
+/// The colon that ends the host in `head`, which is what stands before the first slash.
+fn separating_colon(head: &[u8]) -> Result<Option<usize>, LocationError> {
+    let host = head.iter().position(|&c| c == b'@').map_or(0, |at| at + 1);
+    if head.get(host) == Some(&b'[') {
+        if let Some(close) = head.iter().position(|&c| c == b']') {
+            return Ok((head.get(close + 1) == Some(&b':')).then_some(close + 1));
+        }
+        if head.contains(&b':') {
+            return Err(LocationError::BadBrackets(lossy(head)));
+        }
+    }
+    Ok(head.iter().position(|&c| c == b':'))
+}
+
+/// Names reach the command line of ssh and the resolver: no leading `-`, nothing but what host
+/// and login names are made of.
+fn check_name(name: &str) -> Result<String, LocationError> {
+    let usual = |c: char| c.is_alphanumeric() || "-._~+%@\\".contains(c);
+    if name.is_empty() || name.starts_with('-') || !name.chars().all(usual) {
+        return Err(LocationError::BadName(name.to_owned()));
+    }
+    Ok(name.to_owned())
+}
+
+/// What stands in brackets: an IPv6 address, perhaps with a zone, or a name.
+fn check_address(text: &str) -> Result<String, LocationError> {
+    let (address, zone) = text.split_once('%').map_or((text, None), |(a, z)| (a, Some(z)));
+    if address.parse::<std::net::Ipv6Addr>().is_ok() {
+        zone.map(check_name).transpose()?;
+        return Ok(text.to_owned());
+    }
+    check_name(text).map_err(|_| LocationError::BadBrackets(format!("[{text}]")))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = |host: &str| {
+            if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+        };
+        let path = String::from_utf8_lossy(self.path());
+        match self {
+            Self::Ssh { user: Some(user), host, .. } => {
+                write!(f, "{user}@{}:{path}", bracketed(host))
+            }
+            Self::Ssh { user: None, host, .. } => write!(f, "{}:{path}", bracketed(host)),
+            Self::Server { host, port, .. } => write!(f, "pt://{}:{port}/{path}", bracketed(host)),
+            // A local path that would be read as something else is shown as it must be written.
+            Self::Local(bytes) => match Self::parse(OsStr::from_bytes(bytes)) {
+                Ok(Self::Local(_)) => f.write_str(&path),
+                _ => write!(f, "./{path}"),
+            },
+            Self::Stdio => f.write_str("-"),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+#[cfg(test)]
+#[path = "location_tests.rs"]
+mod tests;

@@ -1,0 +1,412 @@
+//! `perf`: memory to memory over any transport, the way iperf3's users expect it.
+
+mod flows;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_io::clock;
+use packtrain_transfer::message::{Message, Open, Options, Role};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::api::{
+    CpuUse, NodeError, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter,
+    PerfServerRequest, TransportChoice,
+};
+use crate::control::{Control, Incoming};
+use crate::end::Allowed;
+use crate::handshake::{self, Ask, PerfAsk};
+use crate::keys;
+use crate::serve::{Door, Listening, Served, run_server};
+use crate::session::Stop;
+use crate::tickets::TicketBook;
+use crate::transports::{Hints, Plan};
+use crate::tunnel;
+use flows::{Receiving, Sending};
+
+/// How often the receiver tells what it has.
+const TOLD: Duration = Duration::from_millis(100);
+/// How long the ends wait for each other's word at the end.
+const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// What the two ends of a test tell each other.
+#[derive(Serialize, Deserialize)]
+enum Word {
+    /// How each flow is set up.
+    Offers(Vec<Vec<u8>>),
+    /// Receiver: useful bytes so far, and its processor use.
+    Have { bytes: u64, user_ns: u64, system_ns: u64, last: bool },
+    /// Sender: no more will come.
+    Over { retransmitted: u64, rtt_ns: Option<u64>, user_ns: u64, system_ns: u64 },
+}
+
+impl Word {
+    fn send(&self, control: &Control) {
+        let bytes = postcard::to_stdvec(self).unwrap_or_default();
+        control.tx.send(&Message::Channel(bytes));
+    }
+}
+
+fn hear(incoming: Incoming) -> Result<Option<Word>, Failure> {
+    match incoming {
+        Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)
+            .map(Some)
+            .map_err(|_| Failure::new(FailureKind::Protocol, "an unintelligible word")),
+        Incoming::Message(Message::Cancel(failure) | Message::Refused(failure))
+        | Incoming::Closed(failure) => Err(failure),
+        Incoming::Message(_) => Ok(None),
+    }
+}
+
+fn cpu() -> CpuUse {
+    let ticks = |text: &str, n: usize| -> u64 {
+        let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        rest.split_whitespace().nth(n).and_then(|w| w.parse().ok()).unwrap_or(0)
+    };
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Clock ticks are hundredths of a second on every Linux since 2.6 (proc(5)).
+    let span = |t: u64| Duration::from_millis(t * 10);
+    CpuUse { user: span(ticks(&text, 11)), system: span(ticks(&text, 12)) }
+}
+
+fn since(begin: CpuUse) -> CpuUse {
+    let now = cpu();
+    CpuUse { user: now.user - begin.user, system: now.system - begin.system }
+}
+
+/// How long and how much, and who watches.
+struct Test<'a> {
+    duration: Duration,
+    bytes: Option<u64>,
+    stop: Stop,
+    tell: &'a mut dyn FnMut(Now),
+}
+
+/// The state of a running test.
+struct Now {
+    at: Time,
+    bytes: u64,
+    retransmitted: u64,
+    rtt: Option<Duration>,
+    cwnd: Option<ByteCount>,
+}
+
+/// What an end knows when a test is over.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    elapsed: Duration,
+    retransmitted: u64,
+    rtt: Option<Duration>,
+    sender: CpuUse,
+    receiver: CpuUse,
+}
+
+/// The sending end of a test.
+fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+    let mut sending = Sending::new(plan, parallel, test.bytes)?;
+    Word::Offers(sending.offers()).send(control);
+    let begin_cpu = cpu();
+    let (mut begun, mut ended): (Option<Time>, Option<Time>) = (None, None);
+    let mut sum = Sum::default();
+    loop {
+        let wait = std::time::Duration::from_millis(10);
+        match control.rx.recv_timeout(wait).map(hear) {
+            Ok(Ok(Some(Word::Offers(offers)))) => {
+                sending.start(&offers)?;
+                begun = Some(clock::now());
+            }
+            Ok(Ok(Some(Word::Have { bytes, user_ns, system_ns, last }))) => {
+                sum.bytes = bytes;
+                sum.receiver = CpuUse {
+                    user: Duration::from_nanos(user_ns),
+                    system: Duration::from_nanos(system_ns),
+                };
+                let (retransmitted, rtt, cwnd) = sending.state();
+                (test.tell)(Now { at: clock::now(), bytes, retransmitted, rtt, cwnd });
+                if last {
+                    break;
+                }
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(failure)) => return Err(failure),
+            Err(_) => {}
+        }
+        let now = clock::now();
+        if let Some(failure) = sending.failed() {
+            control.tx.send(&Message::Cancel(failure.clone()));
+            return Err(failure);
+        }
+        if let (Some(start), None) = (begun, ended) {
+            // The time counts from when data can flow.
+            if !sending.established() {
+                begun = Some(now);
+                if now.since(start) > LAST_WORD {
+                    return Err(Failure::new(FailureKind::Temporary, "no flow came up"));
+                }
+                continue;
+            }
+            let enough = match test.bytes {
+                Some(bytes) => sum.bytes >= bytes,
+                None => now.since(start) >= test.duration,
+            };
+            if enough || test.stop.asked().is_some() {
+                sum.elapsed = now.since(start);
+                let (retransmitted, rtt, _) = sending.state();
+                (sum.retransmitted, sum.rtt, sum.sender) = (retransmitted, rtt, since(begin_cpu));
+                sending.close();
+                Word::Over {
+                    retransmitted,
+                    rtt_ns: rtt.map(Duration::as_nanos),
+                    user_ns: sum.sender.user.as_nanos(),
+                    system_ns: sum.sender.system.as_nanos(),
+                }
+                .send(control);
+                ended = Some(now);
+            }
+        }
+        if ended.is_some_and(|at| now.since(at) > LAST_WORD) {
+            return Err(Failure::new(FailureKind::Temporary, "the receiver's last word is missing"));
+        }
+    }
+    Ok(sum)
+}
+
+/// The receiving end of a test.
+fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut receiving = Receiving::new(plan, parallel, Arc::clone(&bytes))?;
+    Word::Offers(receiving.offers()).send(control);
+    let begin_cpu = cpu();
+    let (mut first, mut told): (Option<Time>, Time) = (None, clock::now());
+    let mut sum = Sum::default();
+    loop {
+        let wait = std::time::Duration::from_millis(10);
+        let word = match control.rx.recv_timeout(wait).map(hear) {
+            Ok(heard) => heard?,
+            Err(_) => None,
+        };
+        let now = clock::now();
+        let have = bytes.load(Ordering::Relaxed);
+        if have > 0 && first.is_none() {
+            first = Some(now);
+        }
+        let mut say = |last: bool| {
+            let used = since(begin_cpu);
+            let (user_ns, system_ns) = (used.user.as_nanos(), used.system.as_nanos());
+            Word::Have { bytes: have, user_ns, system_ns, last }.send(control);
+        };
+        match word {
+            Some(Word::Offers(offers)) => receiving.start(&offers)?,
+            Some(Word::Over { retransmitted, rtt_ns, user_ns, system_ns }) => {
+                sum.bytes = have;
+                sum.elapsed = first.map_or(Duration::ZERO, |first| now.since(first));
+                sum.retransmitted = retransmitted;
+                sum.rtt = rtt_ns.map(Duration::from_nanos);
+                sum.sender = CpuUse {
+                    user: Duration::from_nanos(user_ns),
+                    system: Duration::from_nanos(system_ns),
+                };
+                sum.receiver = since(begin_cpu);
+                say(true);
+                receiving.close();
+                return Ok(sum);
+            }
+            _ => {}
+        }
+        if now.since(told) >= TOLD {
+            told = now;
+            say(false);
+            (test.tell)(Now { at: now, bytes: have, retransmitted: 0, rtt: None, cwnd: None });
+        }
+        if let Some(failure) = test.stop.asked() {
+            control.tx.send(&Message::Cancel(failure.clone()));
+            return Err(failure);
+        }
+    }
+}
+
+/// The called end of a test.
+pub(crate) fn called(
+    control: Control,
+    plan: Plan,
+    role: Role,
+    ask: &PerfAsk,
+    stop: Stop,
+) -> Result<(), Failure> {
+    let parallel = ask.parallel.clamp(1, 64);
+    let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
+    let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
+    let result = match role {
+        Role::Sink => receive(&control, &plan, parallel, test),
+        Role::Source => send(&control, &plan, parallel, test),
+    };
+    control.tx.close();
+    result.map(drop)
+}
+
+/// Runs a test against a server.
+///
+/// # Errors
+/// What kept the test from starting; later failures are in the outcome.
+pub fn client(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+    let choice = match request.transport {
+        TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
+        TransportChoice::Tcp => TransportChoice::Tcp,
+        TransportChoice::Pipe => {
+            return Err(usage("perf measures native or tcp: the pipe is the control connection"));
+        }
+    };
+    let (host, port) = split_host(&request.server)
+        .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
+    let trust = tunnel::Trust {
+        ticket: request.ticket.clone(),
+        accept_new_host: request.accept_new_host,
+    };
+    let tunnel = tunnel::open(&host, port, &trust, &|n| reporter.notice(&n))?;
+    let parallel = request.parallel.max(1);
+    let ask = Ask {
+        perf: Some(PerfAsk {
+            parallel,
+            millis: request.duration.as_millis(),
+            bytes: request.bytes.map(ByteCount::get),
+        }),
+        sources: 0,
+        choice: if choice == TransportChoice::Tcp { 2 } else { 1 },
+        cc: request.cc.clone(),
+        streams: 1,
+        ports: None,
+        ticket: tunnel.token,
+        peer: Vec::new(),
+    };
+    let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
+    let open = Open {
+        role: if request.reverse { Role::Source } else { Role::Sink },
+        paths: Vec::new(),
+        options: Options { rate_bps, ..Options::default() },
+        channel: ask.encode(),
+    };
+    let stop = Stop::new(request.stop.clone());
+    handshake::call(&tunnel.control, open, &stop)?;
+    let hints = Hints { peer: vec![tunnel.peer.ip()], own: vec![tunnel.local.ip()] };
+    let plan = ask.plan(hints, &Allowed::default(), rate_bps);
+    let mut intervals = Intervals::new(request.interval, reporter);
+    let mut tell = |now: Now| intervals.note(&now);
+    let test = Test {
+        duration: request.duration,
+        bytes: request.bytes.map(ByteCount::get),
+        stop,
+        tell: &mut tell,
+    };
+    let result = if request.reverse {
+        receive(&tunnel.control, &plan, parallel, test)
+    } else {
+        send(&tunnel.control, &plan, parallel, test)
+    };
+    tunnel.control.tx.close();
+    Ok(match result {
+        Ok(sum) => PerfOutcome {
+            transport: choice.name().to_owned(),
+            bytes: ByteCount(sum.bytes),
+            elapsed: sum.elapsed,
+            retransmitted: ByteCount(sum.retransmitted),
+            rtt: sum.rtt,
+            loss_cause: Default::default(),
+            cpu_sender: Some(sum.sender),
+            cpu_receiver: Some(sum.receiver),
+            failure: None,
+        },
+        Err(failure) => PerfOutcome {
+            transport: choice.name().to_owned(),
+            failure: Some(failure),
+            ..PerfOutcome::default()
+        },
+    })
+}
+
+fn split_host(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then_some(())?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// Cuts a test into the intervals that are shown.
+struct Intervals<'a> {
+    length: Duration,
+    reporter: &'a dyn PerfReporter,
+    begun: Option<Time>,
+    last: (Time, u64, u64),
+}
+
+impl<'a> Intervals<'a> {
+    fn new(length: Duration, reporter: &'a dyn PerfReporter) -> Self {
+        Self { length, reporter, begun: None, last: (Time::ZERO, 0, 0) }
+    }
+
+    fn note(&mut self, now: &Now) {
+        let Some(begun) = self.begun else {
+            if now.bytes > 0 {
+                self.begun = Some(now.at);
+                self.last = (now.at, now.bytes, now.retransmitted);
+            }
+            return;
+        };
+        let (at, bytes, retransmitted) = self.last;
+        if now.at.since(at) < self.length {
+            return;
+        }
+        self.reporter.interval(&PerfInterval {
+            from: at.since(begun),
+            to: now.at.since(begun),
+            bytes: ByteCount(now.bytes - bytes),
+            retransmitted: ByteCount(now.retransmitted.saturating_sub(retransmitted)),
+            rtt: now.rtt,
+            cwnd: now.cwnd,
+        });
+        self.last = (now.at, now.bytes, now.retransmitted);
+    }
+}
+
+/// Listens for tests.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+    let dirs = keys::dirs()?;
+    let door = Door {
+        scope: "perf".to_owned(),
+        authorized: request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys()),
+        tickets: TicketBook::new(dirs.tickets()),
+        base: Allowed { perf_only: true, ports: request.ports, ..Allowed::default() },
+    };
+    let (tell, told) = crossbeam_channel::unbounded::<Served>();
+    let done = Arc::new(move |peer: String, result| {
+        let _ = tell.send((peer, result));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (peer, result) in told {
+                let failure = result.err();
+                reporter.finished(&peer, &PerfOutcome { failure, ..PerfOutcome::default() });
+            }
+        });
+        run_server(
+            door,
+            &Listening {
+                address: &request.listen,
+                ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
+                stop: request.stop,
+                clients: request.tests,
+                ready: &|address, print| reporter.listening(address, print),
+                done,
+            },
+        )
+    })
+}

@@ -1,0 +1,290 @@
+//! The flows of a test: bytes from a pattern in memory, thrown away where they arrive.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::flow::{FlowEvent, FlowHandle};
+use packtrain_io::udp::UdpSocket;
+use packtrain_object::RangeSet;
+use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Offset};
+
+use crate::api::TransportChoice;
+use crate::transports::offer::{FlowOffer, Offer};
+use crate::transports::perf_parts::PerfTcp;
+use crate::transports::{Hints, Plan, udp};
+
+/// Bytes that every flow may take without end.
+const ENDLESS: u64 = 1 << 60;
+/// The pattern sent over and over; longer than any cache line, short enough to stay in cache.
+const PATTERN: usize = 1 << 16;
+/// What the receiver says it has room for: nothing stays.
+const ROOM: ByteCount = ByteCount(256 << 20);
+
+fn fatal(text: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Fatal, text)
+}
+
+/// The sending end's flows.
+pub(super) struct Sending {
+    plan: Plan,
+    bound: Vec<(Vec<UdpSocket>, FlowOffer)>,
+    flows: Vec<FlowHandle>,
+    tcp: Option<PerfTcp>,
+    parallel: u32,
+    share: u64,
+    up: Arc<AtomicU64>,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+impl Sending {
+    pub(super) fn new(plan: &Plan, parallel: u32, bytes: Option<u64>) -> Result<Self, Failure> {
+        let native = plan.choice != TransportChoice::Tcp;
+        let mut this = Self {
+            plan: plan.clone(),
+            bound: Vec::new(),
+            flows: Vec::new(),
+            tcp: None,
+            parallel,
+            share: bytes.map_or(ENDLESS, |b| b.div_ceil(u64::from(parallel))),
+            up: Arc::default(),
+            failure: Arc::default(),
+        };
+        for _ in 0..if native { parallel } else { 0 } {
+            this.bound.push((udp::bind(plan).map_err(fatal)?, udp::offer()));
+        }
+        if !native {
+            this.tcp = Some(PerfTcp::new(plan, None).map_err(|e| fatal(e.to_string()))?);
+        }
+        Ok(this)
+    }
+
+    pub(super) fn offers(&self) -> Vec<Vec<u8>> {
+        match &self.tcp {
+            Some(tcp) => vec![tcp.offer().encode()],
+            None => self
+                .bound
+                .iter()
+                .map(|(sockets, flow)| offer(&self.plan.hints, sockets, Some(flow)).encode())
+                .collect(),
+        }
+    }
+
+    pub(super) fn start(&mut self, offers: &[Vec<u8>]) -> Result<(), Failure> {
+        let peers: Vec<Offer> = offers.iter().filter_map(|bytes| Offer::decode(bytes)).collect();
+        if let Some(tcp) = &self.tcp {
+            let peer = peers.first().ok_or_else(|| fatal("the receiver offers nothing"))?;
+            tcp.send(&self.plan, peer, self.parallel, self.share, &self.up);
+            return Ok(());
+        }
+        for ((sockets, flow), peer) in self.bound.drain(..).zip(&peers) {
+            let (up, failure) = (Arc::clone(&self.up), Arc::clone(&self.failure));
+            let closing = AtomicBool::new(false);
+            let events = move |event: FlowEvent| match event {
+                FlowEvent::Flow(Event::Established { .. }) => {
+                    up.fetch_add(1, Ordering::Relaxed);
+                }
+                FlowEvent::Flow(Event::Closed(CloseReason::Done)) => {
+                    closing.store(true, Ordering::Relaxed);
+                }
+                FlowEvent::Flow(Event::Closed(reason)) if !closing.load(Ordering::Relaxed) => {
+                    let why = Failure::new(FailureKind::Temporary, format!("UDP: {reason}"));
+                    *failure.lock().expect("no holder panics") = Some(why);
+                }
+                _ => {}
+            };
+            let handle = udp::start_sender(&self.plan, sockets, &flow, peer, Pattern::new(), events)
+                .map_err(fatal)?;
+            handle.assign(Offset(0)..Offset(self.share));
+            self.flows.push(handle);
+        }
+        if self.flows.len() < self.parallel as usize {
+            return Err(fatal("the receiver offers too few flows"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn established(&self) -> bool {
+        self.up.load(Ordering::Relaxed) >= u64::from(self.parallel)
+    }
+
+    pub(super) fn failed(&self) -> Option<Failure> {
+        self.failure.lock().expect("no holder panics").clone()
+    }
+
+    /// Payload bytes sent again, least round trip, congestion windows together.
+    pub(super) fn state(&self) -> (u64, Option<Duration>, Option<ByteCount>) {
+        if let Some(tcp) = &self.tcp {
+            return tcp.state();
+        }
+        let stats: Vec<_> = self.flows.iter().map(|flow| flow.stats().flow).collect();
+        let again = stats.iter().map(|s| s.retransmitted_bytes.get()).sum();
+        let rtt = stats.iter().filter_map(|s| s.min_rtt).min();
+        let cwnd = (!stats.is_empty()).then(|| stats.iter().map(|s| s.cwnd).sum());
+        (again, rtt, cwnd)
+    }
+
+    pub(super) fn close(&mut self) {
+        for flow in &self.flows {
+            flow.close(CloseReason::Done);
+        }
+        if let Some(tcp) = &self.tcp {
+            tcp.close();
+        }
+    }
+}
+
+/// The receiving end's flows.
+pub(super) struct Receiving {
+    plan: Plan,
+    bound: Vec<Vec<UdpSocket>>,
+    flows: Vec<FlowHandle>,
+    tcp: Option<PerfTcp>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Receiving {
+    pub(super) fn new(plan: &Plan, parallel: u32, bytes: Arc<AtomicU64>) -> Result<Self, Failure> {
+        let mut this =
+            Self { plan: plan.clone(), bound: Vec::new(), flows: Vec::new(), tcp: None, bytes };
+        if plan.choice == TransportChoice::Tcp {
+            let into = Some(Arc::clone(&this.bytes));
+            this.tcp = Some(PerfTcp::new(plan, into).map_err(|e| fatal(e.to_string()))?);
+        } else {
+            for _ in 0..parallel {
+                this.bound.push(udp::bind(plan).map_err(fatal)?);
+            }
+        }
+        Ok(this)
+    }
+
+    pub(super) fn offers(&self) -> Vec<Vec<u8>> {
+        match &self.tcp {
+            Some(tcp) => vec![tcp.offer().encode()],
+            None => {
+                self.bound.iter().map(|s| offer(&self.plan.hints, s, None).encode()).collect()
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, offers: &[Vec<u8>]) -> Result<(), Failure> {
+        let peers: Vec<Offer> = offers.iter().filter_map(|bytes| Offer::decode(bytes)).collect();
+        if let (Some(tcp), Some(peer)) = (&self.tcp, peers.first()) {
+            tcp.expect(peer);
+            return Ok(());
+        }
+        for (sockets, peer) in self.bound.drain(..).zip(&peers) {
+            let Some(flow) = &peer.flow else {
+                return Err(fatal("the sender offers no keys"));
+            };
+            let count = Count::new(Arc::clone(&self.bytes));
+            let handle =
+                udp::start_receiver(&self.plan, sockets, flow, peer, count, |_: FlowEvent| {})
+                    .map_err(fatal)?;
+            self.flows.push(handle);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) {
+        for flow in &self.flows {
+            flow.close(CloseReason::Done);
+        }
+    }
+}
+
+fn offer(hints: &Hints, sockets: &[UdpSocket], flow: Option<&FlowOffer>) -> Offer {
+    Offer {
+        addresses: hints.own.clone(),
+        udp: udp::ports(sockets),
+        tcp: 0,
+        tcp_key: Vec::new(),
+        flow: flow.cloned(),
+    }
+}
+
+/// Bytes without end; every offset has its own.
+struct Pattern(Vec<u8>);
+
+impl Pattern {
+    fn new() -> Self {
+        Self((0..2 * PATTERN).map(|n| (n * 31 >> 3) as u8).collect())
+    }
+}
+
+impl Payload for Pattern {
+    fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill {
+        let start = at.get() as usize % PATTERN;
+        out.copy_from_slice(&self.0[start..start + out.len()]);
+        Fill::Ready
+    }
+
+    fn release(&mut self, _: Range<Offset>) {}
+}
+
+/// Counts what arrives, each byte once.
+struct Count {
+    bytes: Arc<AtomicU64>,
+    /// Everything below it is here.
+    edge: Offset,
+    /// What is here beyond it.
+    ahead: RangeSet,
+}
+
+impl Count {
+    fn new(bytes: Arc<AtomicU64>) -> Self {
+        Self { bytes, edge: Offset(0), ahead: RangeSet::new() }
+    }
+
+    /// Counts `range`; how many bytes of it are new.
+    fn add(&mut self, range: Range<Offset>) -> u64 {
+        let start = range.start.max(self.edge);
+        if start >= range.end {
+            return 0;
+        }
+        if start > self.edge || !self.ahead.is_empty() {
+            let new = self.ahead.insert(start..range.end).get();
+            if let Some(first) = self.ahead.first().filter(|first| first.start <= self.edge) {
+                self.edge = first.end;
+                self.ahead.remove(first);
+            }
+            return new;
+        }
+        self.edge = range.end;
+        range.end.since(start).get()
+    }
+}
+
+impl Placement for Count {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        let new = self.add(at..at + ByteCount(bytes.len() as u64));
+        if new == 0 {
+            return Placed::Duplicate;
+        }
+        // One writer: a load and a store are enough.
+        let have = self.bytes.load(Ordering::Relaxed);
+        self.bytes.store(have + new, Ordering::Relaxed);
+        Placed::New
+    }
+
+    fn room(&self) -> ByteCount {
+        ROOM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_counts_once_in_any_order() {
+        let mut count = Count::new(Arc::default());
+        let mut add = |from: u64, to: u64| count.add(Offset(from)..Offset(to));
+        assert_eq!([add(0, 10), add(20, 30), add(5, 15), add(10, 25), add(0, 30)], [10, 10, 5, 5, 0]);
+        assert_eq!(add(30, 31), 1);
+        assert_eq!(count.edge, Offset(31));
+        assert!(count.ahead.is_empty());
+    }
+}

@@ -1,0 +1,23 @@
+//! The one tokio runtime: control over TLS, TCP streams, listening. Made when first needed.
+
+use std::sync::OnceLock;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// The runtime's handle.
+///
+/// # Panics
+/// When the system gives no threads, which leaves nothing to do.
+pub(crate) fn handle() -> &'static Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME
+        .get_or_init(|| {
+            Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("async")
+                .enable_all()
+                .build()
+                .expect("the system gives threads")
+        })
+        .handle()
+}

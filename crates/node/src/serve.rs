@@ -1,0 +1,298 @@
+//! The called end: started by ssh on its standard input and output, or listening as a server.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_io::entropy;
+use packtrain_io::tcp::tls::{peer_key, server_config};
+use packtrain_io::tcp::{listen, tune};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::Duration;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::{
+    NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServeRequest, StopHandle,
+};
+use crate::authorized::AuthorizedKeys;
+use crate::control;
+use crate::end::{self, Allowed};
+use crate::handshake::Ask;
+use crate::keys;
+use crate::pubkey::PublicKey;
+use crate::runtime;
+use crate::session::{Stop, Unwatched};
+use crate::ssh::MARKER;
+use crate::tickets::{Ticket, TicketBook};
+use crate::transports::Hints;
+
+/// Connections served at a time; more wait.
+const MOST_CLIENTS: usize = 64;
+/// How long a stranger has for the TLS handshake.
+const SHAKE: Duration = Duration::from_secs(10);
+/// A network that is gone this long ends a connection.
+const DEAD: Duration = Duration::from_secs(60);
+
+/// Serves the one caller at the other end of standard input and output, as ssh starts it.
+///
+/// # Errors
+/// What ended the conversation; the caller was told too.
+pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
+    let failed = |e: std::io::Error| NodeError::new(FailureKind::Fatal, format!("standard input: {e}"));
+    let input: File = rustix::io::dup(rustix::stdio::stdin()).map_err(|e| failed(e.into()))?.into();
+    let mut output: File =
+        rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
+    output.write_all(MARKER).map_err(failed)?;
+    let control = control::over_streams("ssh", input, output);
+    let admit = |_: &Ask| Ok(Allowed::default());
+    end::serve(control, ssh_hints(), admit, &Unwatched, Stop::new(stop))?;
+    // What is still queued for the caller leaves before the process does.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    Ok(())
+}
+
+/// Where the caller and this machine are, as sshd says.
+fn ssh_hints() -> Hints {
+    let text = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let ip = |n: usize| words.get(n).and_then(|w| w.parse::<IpAddr>().ok());
+    Hints { peer: ip(0).into_iter().collect(), own: ip(2).into_iter().collect() }
+}
+
+/// Who may do what at a listening server.
+pub(crate) struct Door {
+    pub(crate) scope: String,
+    pub(crate) authorized: PathBuf,
+    pub(crate) tickets: TicketBook,
+    pub(crate) base: Allowed,
+}
+
+impl Door {
+    /// What a client with this key, and perhaps a ticket, may do.
+    fn admit(&self, key: &PublicKey, ask: &Ask) -> Result<Allowed, Failure> {
+        let keys = AuthorizedKeys::load(&self.authorized)
+            .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("the server's {e}")))?;
+        if let Some(grant) = keys.grant(key) {
+            let mut allowed = self.base.clone();
+            allowed.read_only |= grant.read_only;
+            if let (Some(base), Some(own)) = (&allowed.root, &grant.root) {
+                // Joining an absolute path replaces the base, as the file's owner meant it.
+                allowed.root = Some(base.join(own));
+            }
+            return Ok(allowed);
+        }
+        let Some(token) = &ask.ticket else {
+            return Err(Failure::new(
+                FailureKind::NotAuthorised,
+                format!(
+                    "this user's key ({}) is not in the server's authorized_keys: have it added \
+                     (packtrain key show prints it), or use a ticket",
+                    key.fingerprint()
+                ),
+            ));
+        };
+        let wall = std::time::UNIX_EPOCH + packtrain_io::clock::wall().to_std();
+        match self.tickets.redeem(token, &self.scope, key, wall) {
+            Ok(Ok(())) => Ok(self.base.clone()),
+            Ok(Err(refused)) => Err(Failure::new(FailureKind::NotAuthorised, refused.to_string())),
+            Err(e) => {
+                Err(Failure::new(FailureKind::Temporary, format!("the server's tickets: {e}")))
+            }
+        }
+    }
+}
+
+/// A client's address and key, and what came of it.
+pub(crate) type Served = (String, Result<packtrain_transfer::Outcome, Failure>);
+
+/// Where a server listens and what it tells.
+pub(crate) struct Listening<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) ticket: Option<(PathBuf, Duration)>,
+    pub(crate) stop: StopHandle,
+    /// End after this many clients.
+    pub(crate) clients: Option<u64>,
+    pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
+    pub(crate) done: Arc<dyn Fn(String, Result<packtrain_transfer::Outcome, Failure>) + Send + Sync>,
+}
+
+/// Listens and serves until asked to stop.
+pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), NodeError> {
+    let usage = |text: String| NodeError::new(FailureKind::Usage, text);
+    let address: SocketAddr = resolve(listening.address).map_err(usage)?;
+    let identity = keys::identity()?;
+    let fingerprint = keys::public(&identity).fingerprint();
+    let config = server_config(&identity, Arc::new(|_| true))
+        .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
+    let acceptor = TlsAcceptor::from(config);
+    let _runtime = runtime::handle().enter();
+    let listener = listen(address).map_err(|e| {
+        let text = format!("cannot listen on {address}: {e}; choose another with --listen");
+        NodeError::new(FailureKind::Fatal, text)
+    })?;
+    let bound = listener.local_addr().unwrap_or(address);
+    if let Some((path, lifetime)) = &listening.ticket {
+        issue(&door, path, *lifetime, fingerprint)?;
+    }
+    (listening.ready)(bound, &fingerprint.to_string());
+    let door = Arc::new(door);
+    let served = Arc::new(AtomicU64::new(0));
+    let room = Arc::new(Semaphore::new(MOST_CLIENTS));
+    runtime::handle().block_on(async {
+        loop {
+            let tick = tokio::time::sleep(std::time::Duration::from_millis(100));
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = listening.stop.stopped() => return,
+                () = tick => {
+                    let enough = listening.clients.is_some_and(|n| served.load(Ordering::Acquire) >= n);
+                    if enough { return } else { continue }
+                }
+            };
+            let Ok((socket, peer)) = accepted else {
+                // Out of files, most likely: wait for some to close.
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            };
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let (acceptor, door, served) = (acceptor.clone(), Arc::clone(&door), Arc::clone(&served));
+            let (done, stop) = (Arc::clone(&listening.done), listening.stop.clone());
+            tokio::spawn(async move {
+                let local = socket.local_addr();
+                // What a system lacks of these, it does without.
+                let _ = tune::set_nodelay(&socket);
+                let _ = tune::set_dead_after(&socket, DEAD);
+                let shaken = tokio::time::timeout(SHAKE.to_std(), acceptor.accept(socket)).await;
+                let Ok(Ok(stream)) = shaken else { return };
+                let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0)) else {
+                    return;
+                };
+                let control = control::over_async(stream);
+                let own = local.ok().map(|a| a.ip().to_canonical());
+                let hints = Hints {
+                    peer: vec![peer.ip().to_canonical()],
+                    own: own.into_iter().collect(),
+                };
+                let work = move || {
+                    let admit = |ask: &Ask| door.admit(&key, ask);
+                    let result = end::serve(control, hints, admit, &Unwatched, Stop::new(stop));
+                    served.fetch_add(1, Ordering::AcqRel);
+                    done(format!("{peer} {}", key.fingerprint()), result);
+                    drop(permit);
+                };
+                let _ = tokio::task::spawn_blocking(work).await;
+            });
+        }
+    });
+    Ok(())
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, String> {
+    use std::net::ToSocketAddrs;
+    let with_host = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    let found = with_host.to_socket_addrs().map(|mut all| all.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        _ => Err(format!("`{text}` is no place to listen: write ADDRESS:PORT, such as [::]:7876")),
+    }
+}
+
+fn issue(
+    door: &Door,
+    path: &std::path::Path,
+    lifetime: Duration,
+    host: crate::pubkey::Fingerprint,
+) -> Result<(), NodeError> {
+    let token = entropy::bytes();
+    let wall = std::time::UNIX_EPOCH + packtrain_io::clock::wall().to_std();
+    let failed = |e: std::io::Error| {
+        NodeError::new(FailureKind::Fatal, format!("the ticket {}: {e}", path.display()))
+    };
+    door.tickets.issue(token, &door.scope, wall, lifetime.to_std()).map_err(failed)?;
+    Ticket::new(token, host).write(path).map_err(failed)
+}
+
+/// Listens for clients that copy to or from below a directory.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), NodeError> {
+    let dirs = keys::dirs()?;
+    let root = std::fs::canonicalize(&request.root).map_err(|e| {
+        let text = format!("--root {}: {e}", request.root.display());
+        NodeError::new(FailureKind::TargetMissing, text)
+    })?;
+    let authorized = request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys());
+    let keys = AuthorizedKeys::load(&authorized)
+        .map_err(|e| NodeError::new(FailureKind::Usage, e.to_string()))?;
+    for (line, error) in &keys.refused {
+        let text = format!("{} line {line}: {error}", authorized.display());
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+    if keys.is_empty() && request.ticket_file.is_none() {
+        let text = format!(
+            "nobody may use this server yet: add keys to {} or give a ticket with --ticket-file",
+            authorized.display()
+        );
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+    let door = Door {
+        scope: format!("serve {}", root.display()),
+        authorized,
+        tickets: TicketBook::new(dirs.tickets()),
+        base: Allowed {
+            root: Some(root),
+            read_only: request.read_only,
+            perf_only: false,
+            rate_bps: request.rate.map(packtrain_units::DataRate::as_bps),
+            ports: request.ports,
+        },
+    };
+    let (tell, told) = crossbeam_channel::unbounded::<Served>();
+    let done = Arc::new(move |peer: String, result| {
+        let _ = tell.send((peer, result));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (peer, result) in told {
+                report(reporter, &peer, result);
+            }
+        });
+        run_server(
+            door,
+            &Listening {
+                address: &request.listen,
+                ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
+                stop: request.stop,
+                clients: None,
+                ready: &|address, print| reporter.listening(address, print),
+                done,
+            },
+        )
+    })
+}
+
+fn report(
+    reporter: &dyn ServeReporter,
+    peer: &str,
+    result: Result<packtrain_transfer::Outcome, Failure>,
+) {
+    match result {
+        Ok(outcome) => reporter.finished(
+            peer,
+            &Outcome {
+                summary: outcome.summary,
+                failure: outcome.failure,
+                failed: outcome.failed,
+                ..Outcome::default()
+            },
+        ),
+        Err(failure) => {
+            reporter.notice(&Notice::new(NoticeLevel::Warning, format!("{peer}: {failure}")));
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The receiving end of a transfer: the sink's state machine wired to a disk.
+//!
+//! Threads: this one drives the machine and appends to the journal; `meta` looks at targets,
+//! makes directories and puts files in their places, in the order it is told; `sync` syncs;
+//! the assembly's writers write and hash. The network's threads only place bytes.
+
+mod files;
+mod open;
+mod target;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use packtrain_io::clock;
+use packtrain_io::disk::JournalFile;
+use packtrain_object::{EntryKind, RelPath};
+use packtrain_transfer::message::{Message, Options, Resume};
+use packtrain_transfer::{
+    Failure, FailureKind, Outcome, Sink, SinkAction,
+};
+use packtrain_units::{Duration, Time};
+
+use crate::assembly::{Assembly, WriteEvent};
+use crate::control::{Control, Incoming};
+use crate::paths::show;
+use crate::session::{Observer, Stop};
+use crate::transports::SinkTransports;
+use files::{MetaJob, SyncJob};
+pub(crate) use open::{Destination, expand_home};
+use open::Opened;
+pub(crate) use target::hash_file;
+use target::{SharedTarget, Target};
+
+/// What the threads answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Written(WriteEvent),
+    Examined(packtrain_object::EntryId, Vec<packtrain_transfer::TargetState>),
+    Made(packtrain_object::EntryId, Result<(), Failure>),
+    Committed(Vec<(packtrain_object::EntryId, Result<(), Failure>)>),
+    Deleted(Vec<(Vec<u8>, Result<(), Failure>)>),
+    TargetRoot(packtrain_object::EntryId, Option<packtrain_object::Digest>),
+    Synced(u64, Result<(), Failure>),
+    JournalSynced(u64, Result<(), Failure>),
+}
+
+/// What a sink is started with.
+pub(crate) struct SinkSetup<'a> {
+    pub(crate) control: Control,
+    pub(crate) options: Options,
+    pub(crate) destination: Destination,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) transports: SinkTransports,
+    pub(crate) stop: Stop,
+}
+
+/// Runs a sink to its end.
+pub(crate) fn run(mut setup: SinkSetup<'_>) -> Outcome {
+    let mut early = VecDeque::new();
+    let first = loop {
+        match wait_first(&setup) {
+            First::Message(Message::Channel(bytes)) => setup.transports.on_channel(&bytes),
+            First::Message(message @ Message::Manifest(_)) => break message,
+            First::Message(message @ Message::ManifestEnd { .. }) => break message,
+            First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
+                return ended(failure);
+            }
+            First::Message(message) => early.push_back(message),
+            First::Over(failure) => {
+                setup.control.tx.send(&Message::Cancel(failure.clone()));
+                return ended(failure);
+            }
+        }
+    };
+    let opened = match open::open(&setup.destination, &first, &setup.options) {
+        Ok(opened) => opened,
+        Err(failure) => {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            return ended(failure);
+        }
+    };
+    let lock = match opened.lock(&setup.options) {
+        Ok(lock) => lock,
+        Err(failure) => {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            return ended(failure);
+        }
+    };
+    early.push_front(first);
+    let outcome = match Runner::new(setup, &opened) {
+        Ok(runner) => runner.run(early),
+        Err(failure) => ended(failure),
+    };
+    drop(lock);
+    outcome
+}
+
+enum First {
+    Message(Message),
+    Over(Failure),
+}
+
+fn wait_first(setup: &SinkSetup<'_>) -> First {
+    loop {
+        if let Some(failure) = setup.stop.asked() {
+            return First::Over(failure);
+        }
+        match setup.control.rx.recv_timeout(std::time::Duration::from_millis(100)) {
+            Ok(Incoming::Message(message)) => return First::Message(message),
+            Ok(Incoming::Closed(failure)) => return First::Over(failure),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
+                return First::Over(Failure::new(FailureKind::Temporary, "the connection is gone"));
+            }
+        }
+    }
+}
+
+pub(crate) fn ended(failure: Failure) -> Outcome {
+    Outcome { summary: Default::default(), failure: Some(failure), failed: Vec::new() }
+}
+
+struct Runner<'a> {
+    setup: SinkSetup<'a>,
+    sink: Sink,
+    target: Arc<Target>,
+    assembly: Assembly,
+    journal: Journal,
+    meta: Sender<MetaJob>,
+    sync: Sender<SyncJob>,
+    answers: Receiver<Answer>,
+    outcome: Option<Outcome>,
+    told: Time,
+}
+
+/// The journal, made when it is first written.
+struct Journal {
+    root: Arc<packtrain_io::disk::Root>,
+    place: RelPath,
+    file: Option<JournalFile>,
+}
+
+impl<'a> Runner<'a> {
+    fn new(setup: SinkSetup<'a>, opened: &Opened) -> Result<Self, Failure> {
+        let refuse = |failure: Failure| {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            failure
+        };
+        let held = if setup.options.resume == Resume::Off {
+            Vec::new()
+        } else {
+            JournalFile::read(&opened.root, &opened.journal).unwrap_or_default()
+        };
+        let now = clock::now();
+        let sink = Sink::new(setup.options.clone(), &held, opened.id, now).map_err(refuse)?;
+        let target = Arc::new(opened.target(&setup.options));
+        let (answer, answers) = unbounded();
+        let assembly = {
+            let answer = answer.clone();
+            Assembly::new(SharedTarget(Arc::clone(&target)), move |event| {
+                let _ = answer.send(Answer::Written(event));
+            })
+        };
+        let meta = files::start_meta(Arc::clone(&target), answer.clone());
+        let sync = files::start_sync(Arc::clone(&target), answer);
+        let root = Arc::clone(&opened.root);
+        let journal = Journal { root, place: opened.journal.clone(), file: None };
+        let _ = setup.control.payload.set(Arc::new(assembly.clone()));
+        Ok(Self {
+            setup,
+            sink,
+            target,
+            assembly,
+            journal,
+            meta,
+            sync,
+            answers,
+            outcome: None,
+            told: Time::ZERO,
+        })
+    }
+
+    fn run(mut self, early: VecDeque<Message>) -> Outcome {
+        self.setup.transports.start(&self.assembly);
+        for message in early {
+            self.message(message);
+        }
+        self.act();
+        while self.outcome.is_none() {
+            let wait = self.next_timeout().to_std();
+            let control = self.setup.control.rx.clone();
+            let answers = self.answers.clone();
+            select! {
+                recv(control) -> incoming => match incoming {
+                    Ok(Incoming::Message(message)) => self.message(message),
+                    Ok(Incoming::Closed(failure)) => self.sink.cancel(clock::now(), failure),
+                    Err(_) => {
+                        let gone = Failure::new(FailureKind::Temporary, "the connection is gone");
+                        self.sink.cancel(clock::now(), gone);
+                    }
+                },
+                recv(answers) -> answer => {
+                    if let Ok(answer) = answer {
+                        self.answer(answer);
+                    }
+                    while let Ok(answer) = self.answers.try_recv() {
+                        self.answer(answer);
+                    }
+                },
+                default(wait) => self.sink.on_timeout(clock::now()),
+            }
+            if let Some(failure) = self.setup.stop.take() {
+                self.sink.cancel(clock::now(), failure);
+            }
+            self.act();
+            self.tell();
+        }
+        self.assembly.close();
+        self.setup.transports.close();
+        let _ = self.meta.send(MetaJob::Stop);
+        let _ = self.sync.send(SyncJob::Stop);
+        self.told = Time::ZERO;
+        self.tell();
+        self.outcome.unwrap_or_else(|| ended(Failure::new(FailureKind::Fatal, "no outcome")))
+    }
+
+    fn next_timeout(&self) -> Duration {
+        let now = clock::now();
+        let tick = Duration::from_millis(200);
+        self.sink.poll_timeout().map_or(tick, |at| at.since(now).min(tick))
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Channel(bytes) => self.setup.transports.on_channel(&bytes),
+            Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
+            Message::Hello(_) | Message::Open(_) | Message::Opened(_) | Message::Data { .. }
+            | Message::DataTaken(_) | Message::Pong(_) => {}
+            message => {
+                // An error has already cancelled the machine; its actions say so to the peer.
+                let _ = self.sink.on_message(clock::now(), message);
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let sink = &mut self.sink;
+        match answer {
+            Answer::Written(WriteEvent::Written(chunk, hashes)) => sink.on_written(chunk, hashes),
+            Answer::Written(WriteEvent::Failed(entry, failure)) => {
+                sink.on_write_failed(entry, failure);
+            }
+            Answer::Written(WriteEvent::Rehashed(chunk, entry, digest)) => {
+                sink.on_rehashed(chunk, entry, digest);
+            }
+            Answer::Examined(first, states) => sink.on_examined(clock::now(), first, states),
+            Answer::Made(entry, result) => sink.on_made(entry, result),
+            Answer::Committed(results) => {
+                for (entry, result) in results {
+                    sink.on_committed(entry, result);
+                }
+            }
+            Answer::Deleted(results) => sink.on_deleted(results),
+            Answer::TargetRoot(entry, digest) => sink.on_target_root(entry, digest),
+            Answer::Synced(token, Ok(())) => sink.on_synced(token),
+            Answer::JournalSynced(token, Ok(())) => sink.on_journal_synced(token),
+            Answer::Synced(token, Err(failure)) | Answer::JournalSynced(token, Err(failure)) => {
+                sink.on_sync_failed(token, failure);
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.sink.poll_action() {
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: SinkAction) {
+        match action {
+            SinkAction::Send(message) => self.setup.control.tx.send(&message),
+            SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
+            SinkAction::MakeDirectory(id, entry) => self.meta(MetaJob::Directory(id, entry)),
+            SinkAction::MakeSymlink(id, entry) => self.meta(MetaJob::Symlink(id, entry)),
+            SinkAction::MakeEmpty(id, entry) => self.meta(MetaJob::Empty(id, entry)),
+            SinkAction::Expect(plan) => self.assembly.expect(plan),
+            SinkAction::Zero(range) => self.assembly.zero(range),
+            SinkAction::Unexpect(range) => self.assembly.unexpect(&range),
+            SinkAction::Rehash(chunk, piece, entry) => self.assembly.rehash(chunk, piece, entry),
+            SinkAction::HashTarget(id, entry) => self.meta(MetaJob::Hash(id, entry)),
+            SinkAction::Journal(bytes) => self.journal_append(&bytes),
+            SinkAction::RewriteJournal(bytes) => self.journal_rewrite(&bytes),
+            SinkAction::RemoveJournal => self.journal_remove(),
+            SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
+            SinkAction::JournalSync(token) => {
+                let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());
+                self.sync(SyncJob::Journal(token, journal));
+            }
+            SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
+            SinkAction::Settle(entries) => self.meta(MetaJob::Settle(entries)),
+            SinkAction::Discard(id, entry) => self.meta(MetaJob::Discard(id, entry)),
+            SinkAction::Delete(plan) => self.meta(MetaJob::Delete(plan)),
+            SinkAction::EndStream(id, size) => {
+                if let Some(entry) = self.sink.entry(id).cloned() {
+                    self.assembly.end_stream(id, size);
+                    let sized = packtrain_object::Entry {
+                        kind: EntryKind::File { size: size.get() },
+                        ..entry
+                    };
+                    if let Err(failure) = self.target.set_len(id, &sized, size.get()) {
+                        self.sink.on_write_failed(id, failure);
+                    }
+                }
+            }
+            SinkAction::Report(path, report) => self.setup.observer.file(&path, &report),
+            SinkAction::Finished(outcome) => self.outcome = Some(outcome),
+        }
+    }
+
+    fn meta(&self, job: MetaJob) {
+        let _ = self.meta.send(job);
+    }
+
+    fn sync(&self, job: SyncJob) {
+        let _ = self.sync.send(job);
+    }
+
+    fn journal_append(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.append(bytes));
+        self.journal_checked(result);
+    }
+
+    fn journal_rewrite(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.replace(bytes));
+        self.journal_checked(result);
+    }
+
+    fn journal_remove(&mut self) {
+        let removed = match self.journal.file.take() {
+            Some(file) => file.remove(),
+            None => self.journal.root.remove(&self.journal.place),
+        };
+        // Nothing depends on its absence: a journal of finished files is dropped at the next run.
+        let _ = removed;
+    }
+
+    fn journal_checked(&mut self, result: std::io::Result<()>) {
+        if let Err(error) = result {
+            let trouble = self.target.root.trouble(&error);
+            let place = show(self.journal.place.as_bytes());
+            let text = format!("the journal {place}: {}", trouble.sentence());
+            self.sink.cancel(clock::now(), Failure::new(target::kind_of(trouble), text));
+        }
+    }
+
+    fn tell(&mut self) {
+        let now = clock::now();
+        if now.since(self.told) >= Duration::from_millis(200) {
+            self.told = now;
+            self.setup.observer.sink(&self.sink.totals());
+        }
+    }
+}
+
+impl Journal {
+    fn open(&mut self) -> std::io::Result<&mut JournalFile> {
+        if self.file.is_none() {
+            let (file, _) = JournalFile::open(&self.root, &self.place)?;
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}
+

@@ -1,0 +1,171 @@
+//! The threads that touch names and sync.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use packtrain_io::disk::{self, Trouble, write};
+use packtrain_object::{Entry, EntryId, RelPath};
+use packtrain_transfer::{DeletePlan, Failure, FailureKind};
+
+use super::Answer;
+use super::target::{Target, kind_of};
+use crate::assembly::PieceTarget;
+use crate::control::spawn;
+use crate::paths::show;
+
+/// What all our own files at a target begin with or contain.
+pub(super) const MARK: &str = ".packtrain-";
+
+/// Work on names, done in order.
+pub(super) enum MetaJob {
+    Examine(EntryId, Vec<Entry>),
+    Directory(EntryId, Entry),
+    Symlink(EntryId, Entry),
+    Empty(EntryId, Entry),
+    Hash(EntryId, Entry),
+    Commit(Vec<(EntryId, Entry)>),
+    Settle(Vec<(EntryId, Entry)>),
+    Discard(EntryId, Entry),
+    Delete(DeletePlan),
+    Stop,
+}
+
+/// Syncing.
+pub(super) enum SyncJob {
+    Sync(u64),
+    Journal(u64, Option<File>),
+    Stop,
+}
+
+pub(super) fn start_meta(target: Arc<Target>, answer: Sender<Answer>) -> Sender<MetaJob> {
+    let (jobs, queue) = unbounded();
+    spawn("meta", move || {
+        for job in &queue {
+            if matches!(job, MetaJob::Stop) {
+                return;
+            }
+            if let Some(done) = meta(&target, job) {
+                let _ = answer.send(done);
+            }
+        }
+    });
+    jobs
+}
+
+fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
+    match job {
+        MetaJob::Examine(first, entries) => {
+            Some(Answer::Examined(first, entries.iter().map(|e| target.examine(e)).collect()))
+        }
+        MetaJob::Directory(id, entry) => Some(Answer::Made(id, target.make_directory(&entry))),
+        MetaJob::Symlink(id, entry) => Some(Answer::Made(id, target.make_symlink(&entry))),
+        MetaJob::Empty(id, entry) => {
+            let shared = super::SharedTarget(Arc::clone(target));
+            Some(Answer::Made(id, shared.write_small(id, &entry, &[])))
+        }
+        MetaJob::Hash(id, entry) => Some(Answer::TargetRoot(id, target.hash(&entry))),
+        MetaJob::Commit(entries) => {
+            let commit = |(id, entry): &(EntryId, Entry)| (*id, target.commit(*id, entry));
+            Some(Answer::Committed(entries.iter().map(commit).collect()))
+        }
+        MetaJob::Settle(entries) => {
+            for (_, entry) in &entries {
+                // Fire and forget by contract: the content is right, and a foreign owner's file
+                // keeps its own mode.
+                let _ = target.settle(entry);
+            }
+            None
+        }
+        MetaJob::Discard(id, entry) => {
+            target.discard(id, &entry);
+            None
+        }
+        MetaJob::Delete(plan) => Some(Answer::Deleted(delete(target, &plan))),
+        MetaJob::Stop => None,
+    }
+}
+
+pub(super) fn start_sync(target: Arc<Target>, answer: Sender<Answer>) -> Sender<SyncJob> {
+    let (jobs, queue): (_, Receiver<SyncJob>) = unbounded();
+    spawn("sync", move || {
+        for job in &queue {
+            let done = match job {
+                SyncJob::Sync(token) => Answer::Synced(token, sync(&target)),
+                SyncJob::Journal(token, file) => {
+                    let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
+                    let journal = journal.map_err(|e| failure(&target, "the journal", &e));
+                    // Names changed since the last sync have to be durable too.
+                    let renamed = target.renamed.swap(false, Ordering::AcqRel);
+                    let names = || if renamed { sync(&target) } else { Ok(()) };
+                    Answer::JournalSynced(token, journal.and_then(|()| names()))
+                }
+                SyncJob::Stop => return,
+            };
+            let _ = answer.send(done);
+        }
+    });
+    jobs
+}
+
+fn sync(target: &Target) -> Result<(), Failure> {
+    target.root.sync().map_err(|e| failure(target, "cannot sync the target", &e))
+}
+
+fn failure(target: &Target, what: &str, error: &std::io::Error) -> Failure {
+    let trouble = target.root.trouble(error);
+    let kind = match kind_of(trouble) {
+        FailureKind::TargetFull => FailureKind::TargetFull,
+        _ => FailureKind::Fatal,
+    };
+    Failure::new(kind, format!("{what}: {}", trouble.sentence()))
+}
+
+/// Removes what the plan does not keep below the directories that the source has, deepest first.
+fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failure>)> {
+    let mut gone = Vec::new();
+    // With the root itself in the manifest all of the destination is the source's; otherwise
+    // only the directories that bear a source's name are.
+    let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
+        Some(first) if first.is_empty() => vec![Vec::new()],
+        _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
+    };
+    while let Some(dir) = todo.pop() {
+        let Ok(place) = target.below(&dir) else { continue };
+        let Ok(items) = target.root.list(&place) else { continue };
+        for item in items {
+            if item.name.windows(MARK.len()).any(|w| w == MARK.as_bytes()) {
+                continue;
+            }
+            let path = if dir.is_empty() { item.name } else { [&dir[..], b"/", &item.name].concat() };
+            let kept = plan.keep.binary_search(&path).is_ok();
+            match (kept, item.kind) {
+                (true, disk::Kind::Directory) => todo.push(path),
+                (true, _) => {}
+                (false, _) if plan.dry_run => gone.push((path, Ok(()))),
+                (false, kind) => {
+                    let result = remove(target, &path, kind);
+                    gone.push((path, result));
+                }
+            }
+        }
+    }
+    gone
+}
+
+fn remove(target: &Target, path: &[u8], kind: disk::Kind) -> Result<(), Failure> {
+    let place: RelPath = target.below(path)?;
+    let removed = if kind == disk::Kind::Directory {
+        target.root.remove_tree(&place)
+    } else {
+        target.root.remove(&place)
+    };
+    match removed {
+        Err(e) if disk::classify(&e) == Trouble::NotFound => Ok(()),
+        other => other.map_err(|e| {
+            let sentence = target.root.trouble(&e).sentence();
+            Failure::new(FailureKind::TargetRefused, format!("{}: {sentence}", show(path)))
+        }),
+    }
+}

@@ -1,0 +1,201 @@
+//! Where a sink writes: the directory, the name, the journal, found out from the destination as
+//! it was typed and the first entry that arrives.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use packtrain_io::disk::{self, Lock, LockError, Root, Trouble};
+use packtrain_object::{EntryKind, RelPath, manifest};
+use packtrain_transfer::message::{Message, Options};
+use packtrain_transfer::{Failure, FailureKind};
+
+use super::target::{Target, kind_of};
+use crate::paths::show;
+
+/// The destination as it was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// As typed: bytes, a trailing slash means a directory.
+    pub(crate) path: Vec<u8>,
+    /// Everything has to lie below this directory (a server's root); the path is relative to it.
+    pub(crate) confined: Option<PathBuf>,
+    /// How many sources the caller named.
+    pub(crate) sources: usize,
+}
+
+/// The destination, opened.
+pub(crate) struct Opened {
+    pub(crate) root: Arc<Root>,
+    prefix: RelPath,
+    rename: Option<RelPath>,
+    /// Names this transfer among others into the same directory.
+    pub(crate) id: [u8; 16],
+    pub(crate) journal: RelPath,
+    lock_file: RelPath,
+    dry: bool,
+}
+
+/// Opens (and where it may, makes) the destination for a manifest that begins with `first`.
+pub(crate) fn open(
+    destination: &Destination,
+    first: &Message,
+    options: &Options,
+) -> Result<Opened, Failure> {
+    let entry = match first {
+        Message::Manifest(bytes) => manifest::decode_segment(bytes)
+            .map_err(|e| Failure::new(FailureKind::Protocol, format!("the manifest: {e}")))?
+            .1
+            .into_iter()
+            .next(),
+        _ => None,
+    };
+    let is_file =
+        entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory)) && destination.sources == 1;
+    let dry = options.dry_run || options.verify;
+    let (root, prefix, rename) = match &destination.confined {
+        Some(below) => confined(below, &destination.path, is_file, dry)?,
+        None => free(&destination.path, is_file, dry)?,
+    };
+    let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
+    let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
+    let mut hasher = blake3::Hasher::new();
+    for part in [b"packtrain transfer 1".as_slice(), top, rename.as_ref().map_or(&[], |r| r.as_bytes())] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    let name = |end: &str| -> Result<RelPath, Failure> {
+        let file = format!(".packtrain-{}.{end}", tag(&id));
+        let path = match prefix.is_root() {
+            true => file.into_bytes(),
+            false => [prefix.as_bytes(), b"/", file.as_bytes()].concat(),
+        };
+        RelPath::new(path).map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))
+    };
+    let (journal, lock_file) = (name("journal")?, name("lock")?);
+    Ok(Opened { root: Arc::new(root), prefix, rename, id, journal, lock_file, dry })
+}
+
+/// The mark of a transfer's temporaries.
+fn tag(id: &[u8; 16]) -> String {
+    id[..4].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+type Place = (Root, RelPath, Option<RelPath>);
+
+fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+    let path = expand_home(if path.is_empty() { b"." } else { path });
+    let slash = path.ends_with(b"/");
+    let as_path = Path::new(OsStr::from_bytes(&path));
+    let is_dir = as_path.is_dir();
+    let none = RelPath::root();
+    if is_dir {
+        let root = Root::open(as_path).map_err(|e| failure(&path, &e))?;
+        return Ok((root, none, None));
+    }
+    if is_file && !slash {
+        let name = as_path.file_name().ok_or_else(|| {
+            Failure::new(FailureKind::TargetMissing, format!("{}: no such directory", show(&path)))
+        })?;
+        let parent = match as_path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let root = Root::open(parent).map_err(|e| failure(parent.as_os_str().as_bytes(), &e))?;
+        let name = RelPath::new(name.as_bytes().to_vec())
+            .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+        return Ok((root, none, Some(name)));
+    }
+    if dry {
+        // Nothing is made: an empty directory stands in for the one that is missing.
+        let text = format!("{}: is not there, and a dry run makes nothing", show(&path));
+        return Err(Failure::new(FailureKind::TargetMissing, text));
+    }
+    // Its last component is made, like cp and rsync do; a missing parent is more likely a typo.
+    match std::fs::create_dir(as_path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(failure(&path, &e)),
+        _ => {}
+    }
+    let root = Root::open(as_path).map_err(|e| failure(&path, &e))?;
+    Ok((root, none, None))
+}
+
+fn confined(below: &Path, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+    let root = Root::open(below).map_err(|e| failure(below.as_os_str().as_bytes(), &e))?;
+    let slash = path.is_empty() || path.ends_with(b"/");
+    let clean: Vec<&[u8]> =
+        path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();
+    let clean = clean.join(&b'/');
+    if clean.is_empty() {
+        return Ok((root, RelPath::root(), None));
+    }
+    let place = RelPath::new(clean).map_err(|e| {
+        Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path)))
+    })?;
+    let there = root.stat(&place).map_err(|e| failure(path, &e))?;
+    if there.is_some_and(|s| s.kind == disk::Kind::Directory) {
+        return Ok((root, place, None));
+    }
+    if is_file && !slash {
+        let parent = place.parent().unwrap_or_else(RelPath::root);
+        if !parent.is_root() && root.stat(&parent).ok().flatten().is_none() {
+            let text = format!("{}: its directory is not there; make it first", show(path));
+            return Err(Failure::new(FailureKind::TargetMissing, text));
+        }
+        return Ok((root, parent, Some(place)));
+    }
+    if !dry {
+        root.make_dir(&place, 0o777 & !0o022).map_err(|e| failure(path, &e))?;
+    }
+    Ok((root, place, None))
+}
+
+/// `~` and `~/...` mean the home directory, as a shell at the far end would have it.
+pub(crate) fn expand_home(path: &[u8]) -> Vec<u8> {
+    let rest = match path {
+        b"~" => &[][..],
+        [b'~', b'/', rest @ ..] => rest,
+        _ => return path.to_vec(),
+    };
+    match std::env::var_os("HOME") {
+        Some(home) => [home.as_bytes(), b"/", rest].concat(),
+        None => path.to_vec(),
+    }
+}
+
+fn failure(path: &[u8], error: &std::io::Error) -> Failure {
+    let trouble = disk::classify(error);
+    match trouble {
+        Trouble::NotFound | Trouble::NotDirectory => {
+            let text = format!("{}: no such directory; make it first", show(path));
+            Failure::new(FailureKind::TargetMissing, text)
+        }
+        _ => Failure::new(kind_of(trouble), format!("{}: {}", show(path), trouble.sentence())),
+    }
+}
+
+impl Opened {
+    /// Keeps a second transfer of the same things into the same place out.
+    pub(crate) fn lock(&self, _options: &Options) -> Result<Option<Lock>, Failure> {
+        if self.dry {
+            return Ok(None);
+        }
+        let who = format!("process {} of packtrain", std::process::id());
+        match Lock::take(&self.root, &self.lock_file, &who) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::Held { who }) => {
+                let text = format!("the destination is in use by {who}: wait for it or stop it");
+                Err(Failure::new(FailureKind::Temporary, text))
+            }
+            Err(LockError::Io(e)) => Err(failure(self.root.path().as_os_str().as_bytes(), &e)),
+        }
+    }
+
+    pub(super) fn target(&self, options: &Options) -> Target {
+        let (prefix, rename) = (self.prefix.clone(), self.rename.clone());
+        Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options.clone())
+    }
+}

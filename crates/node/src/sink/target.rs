@@ -1,0 +1,306 @@
+//! The destination on disk: where entries go, their temporaries, their metadata.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::disk::{self, Meta, Root, Trouble, write};
+use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
+use packtrain_units::ByteCount;
+use packtrain_transfer::message::{Options, Resume};
+use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
+
+use crate::assembly::PieceTarget;
+use crate::paths::show;
+
+/// Files kept open between writes.
+const OPEN_FILES: usize = 64;
+
+/// The destination.
+pub(crate) struct Target {
+    pub(crate) root: Arc<Root>,
+    /// Where below the root everything goes.
+    prefix: RelPath,
+    /// The name of the one file, if the destination names a file.
+    rename: Option<RelPath>,
+    /// Marks the temporaries of this transfer.
+    pub(crate) tag: String,
+    options: Options,
+    open: Mutex<OpenFiles>,
+    /// Files got their names since the last sync.
+    pub(crate) renamed: AtomicBool,
+    /// Directories this transfer made: nothing was in them before.
+    fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
+}
+
+#[derive(Default)]
+struct OpenFiles {
+    files: HashMap<EntryId, (Arc<File>, u64)>,
+    clock: u64,
+}
+
+impl Target {
+    pub(crate) fn new(
+        root: Arc<Root>,
+        prefix: RelPath,
+        rename: Option<RelPath>,
+        tag: String,
+        options: Options,
+    ) -> Self {
+        let (open, fresh) = (Mutex::default(), Mutex::default());
+        let renamed = AtomicBool::new(false);
+        Self { root, prefix, rename, tag, options, open, renamed, fresh }
+    }
+
+    /// Where below the root this entry goes.
+    pub(crate) fn place(&self, entry: &Entry) -> Result<RelPath, Failure> {
+        if let Some(name) = &self.rename {
+            return Ok(name.clone());
+        }
+        self.below(entry.path.as_bytes())
+    }
+
+    /// `path` below the prefix.
+    pub(crate) fn below(&self, path: &[u8]) -> Result<RelPath, Failure> {
+        let joined = match (self.prefix.is_root(), path.is_empty()) {
+            (true, _) => path.to_vec(),
+            (false, true) => self.prefix.as_bytes().to_vec(),
+            (false, false) => [self.prefix.as_bytes(), b"/", path].concat(),
+        };
+        if joined.is_empty() {
+            return Ok(RelPath::root());
+        }
+        RelPath::new(joined)
+            .map_err(|e| Failure::new(FailureKind::TargetRefused, format!("{}: {e}", show(path))))
+    }
+
+    fn failure(&self, entry: &Entry, what: &str, error: &io::Error) -> Failure {
+        let trouble = self.root.trouble(error);
+        let kind = kind_of(trouble);
+        let path = show(entry.path.as_bytes());
+        if trouble.is_whole_target() {
+            return Failure::new(kind, format!("{}: {}", self.root.path().display(), trouble.sentence()));
+        }
+        match trouble {
+            Trouble::Other => Failure::new(kind, format!("{path}: {what}: {error}")),
+            known => Failure::new(kind, format!("{path}: {what}: {}", known.sentence())),
+        }
+    }
+
+    /// What there is where `entry` goes.
+    pub(crate) fn examine(&self, entry: &Entry) -> TargetState {
+        let nothing = TargetState { target: None, temporary: None };
+        let Ok(place) = self.place(entry) else { return nothing };
+        if self.is_fresh(&place) {
+            return nothing;
+        }
+        let target = self.root.stat(&place).ok().flatten().map(|stat| Found {
+            kind: match stat.kind {
+                disk::Kind::File => FoundKind::File,
+                disk::Kind::Directory => FoundKind::Directory,
+                disk::Kind::Symlink => FoundKind::Symlink,
+                _ => FoundKind::Other,
+            },
+            size: stat.size,
+            mtime: stat.mtime,
+            mode: stat.mode,
+            same_link: matches!(&entry.kind, EntryKind::Symlink { target }
+                if stat.kind == disk::Kind::Symlink
+                    && self.root.read_link(&place).is_ok_and(|there| there == *target)),
+        });
+        // Only files of more than a chunk leave a temporary that is worth looking for.
+        let large = entry.size().is_some_and(|size| size > CHUNK.get());
+        let temporary = if large && self.options.resume != Resume::Off {
+            self.root.temp_stat(&place, &self.tag).ok().flatten().map(|stat| stat.size)
+        } else {
+            None
+        };
+        TargetState { target, temporary }
+    }
+
+    fn is_fresh(&self, place: &RelPath) -> bool {
+        let fresh = self.fresh.lock().expect("no holder panics");
+        place.parent().is_some_and(|parent| fresh.contains(parent.as_bytes()))
+    }
+
+    /// Makes a directory, open to its owner until its own mode is settled.
+    pub(crate) fn make_directory(&self, entry: &Entry) -> Result<(), Failure> {
+        let place = self.place(entry)?;
+        if place.is_root() {
+            return Ok(());
+        }
+        let was_fresh = self.is_fresh(&place);
+        let existed = !was_fresh && matches!(self.root.stat(&place), Ok(Some(_)));
+        self.root
+            .make_dir(&place, (entry.mode | 0o700) & 0o777)
+            .map_err(|e| self.failure(entry, "cannot make the directory", &e))?;
+        if !existed {
+            self.fresh.lock().expect("no holder panics").insert(place.into_bytes());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
+        let EntryKind::Symlink { target } = &entry.kind else { return Ok(()) };
+        let place = self.place(entry)?;
+        self.root
+            .make_symlink(&place, target)
+            .map_err(|e| self.failure(entry, "cannot make the symbolic link", &e))?;
+        let meta = Meta { mode: None, ..self.meta(entry) };
+        let _ = self.root.settle(&place, &meta);
+        Ok(())
+    }
+
+    /// What of the entry's metadata is kept.
+    fn meta(&self, entry: &Entry) -> Meta {
+        Meta {
+            mode: self.options.preserve_mode.then_some(entry.mode),
+            mtime: self.options.preserve_times.then_some(entry.mtime),
+            owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
+        }
+    }
+
+    pub(crate) fn commit(&self, id: EntryId, entry: &Entry) -> Result<(), Failure> {
+        self.close(id);
+        self.renamed.store(true, Ordering::Release);
+        let place = self.place(entry)?;
+        let result = if self.in_place(entry) {
+            self.root.settle(&place, &self.meta(entry))
+        } else {
+            self.root.commit(&place, &self.tag, &self.meta(entry))
+        };
+        result.map_err(|e| self.failure(entry, "cannot put the file in its place", &e))
+    }
+
+    pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
+        let place = self.place(entry)?;
+        let found = self.root.stat(&place).ok().flatten();
+        let mut meta = self.meta(entry);
+        if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
+            meta.mode = None;
+        }
+        self.root
+            .settle(&place, &meta)
+            .map_err(|e| self.failure(entry, "cannot set mode and time", &e))
+    }
+
+    pub(crate) fn discard(&self, id: EntryId, entry: &Entry) {
+        self.close(id);
+        if let Ok(place) = self.place(entry)
+            && !self.in_place(entry)
+        {
+            let _ = self.root.remove_temp(&place, &self.tag);
+        }
+    }
+
+    /// The root digest of the file at the entry's target.
+    pub(crate) fn hash(&self, entry: &Entry) -> Option<Digest> {
+        let file = self.root.open_read(&self.place(entry).ok()?).ok()?;
+        hash_file(&file)
+    }
+
+    fn in_place(&self, entry: &Entry) -> bool {
+        self.options.inplace && entry.size() != Some(0)
+    }
+
+    fn close(&self, id: EntryId) {
+        self.open.lock().expect("no holder panics").files.remove(&id);
+    }
+
+    fn file(&self, id: EntryId, entry: &Entry) -> Result<Arc<File>, Failure> {
+        let mut open = self.open.lock().expect("no holder panics");
+        open.clock += 1;
+        let clock = open.clock;
+        if let Some((file, used)) = open.files.get_mut(&id) {
+            *used = clock;
+            return Ok(Arc::clone(file));
+        }
+        let place = self.place(entry)?;
+        let size = entry.size();
+        let opened = if self.in_place(entry) {
+            self.root.open_in_place(&place, size)
+        } else {
+            let keep = self.options.resume != Resume::Off;
+            self.root.open_temp(&place, &self.tag, size.unwrap_or(0), keep)
+        };
+        let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
+        let file = Arc::new(file);
+        // A stream's file is never closed: it could not be opened again without losing its length.
+        if open.files.len() >= OPEN_FILES {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+            if let Some(oldest) = oldest {
+                open.files.remove(&oldest);
+            }
+        }
+        open.files.insert(id, (Arc::clone(&file), clock));
+        Ok(file)
+    }
+
+    /// A stream's file gets the length that the stream turned out to have.
+    pub(crate) fn set_len(&self, id: EntryId, entry: &Entry, len: u64) -> Result<(), Failure> {
+        let file = self.file(id, entry)?;
+        file.set_len(len).map_err(|e| self.failure(entry, "cannot set the length", &e))
+    }
+}
+
+/// The target, shared with the writer threads.
+#[derive(Clone)]
+pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
+
+impl PieceTarget for SharedTarget {
+    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        file.write_all_at(bytes, at).map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        write::punch(&file, at, ByteCount(len)).map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
+        self.0.file(id, entry).is_ok_and(|file| file.read_exact_at(out, at).is_ok())
+    }
+
+    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
+        let target = &self.0;
+        if target.in_place(entry) {
+            self.write(id, entry, 0, bytes)?;
+            target.close(id);
+            return Ok(());
+        }
+        let place = target.place(entry)?;
+        target
+            .root
+            .write_small(&place, &target.tag, bytes)
+            .map_err(|e| target.failure(entry, "cannot write", &e))
+    }
+}
+
+/// The root digest of a whole open file, as `b3sum` prints it.
+pub(crate) fn hash_file(file: &File) -> Option<Digest> {
+    let mut hasher = FileHasher::new();
+    let mut buffer = vec![0; CHUNK.get() as usize];
+    let mut at = 0;
+    loop {
+        let n = file.read_at(&mut buffer, at).ok()?;
+        if n == 0 {
+            return Some(hasher.root());
+        }
+        hasher.update(&buffer[..n]);
+        at += n as u64;
+    }
+}
+
+/// The exit code's kind for a trouble at the target.
+pub(crate) fn kind_of(trouble: Trouble) -> FailureKind {
+    match trouble {
+        t if t.is_full() => FailureKind::TargetFull,
+        Trouble::ReadOnly => FailureKind::TargetRefused,
+        Trouble::NotFound => FailureKind::TargetMissing,
+        _ => FailureKind::TargetRefused,
+    }
+}

@@ -1,0 +1,209 @@
+//! The thread that lists the sources.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+
+use crossbeam_channel::Sender;
+use packtrain_io::clock;
+use packtrain_io::disk::walk::WalkFailure;
+use packtrain_io::disk::{self, Filters, Trouble, WalkOptions, Walker};
+use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
+use packtrain_transfer::message::Options;
+use packtrain_transfer::{Failure, FailureKind};
+
+use super::{News, Table};
+use crate::control::spawn;
+use crate::paths::show;
+
+/// Entries handed over at once.
+const BATCH: usize = 1_024;
+
+/// What is to be read.
+#[derive(Clone, Debug)]
+pub(crate) enum SourceSpec {
+    /// Paths on this machine, as typed.
+    Paths(Vec<Vec<u8>>),
+    /// Paths below a directory that nothing leads out of (a server's root).
+    Confined(PathBuf, Vec<Vec<u8>>),
+    /// Standard input, to be called this.
+    Stdin(Vec<u8>),
+}
+
+impl SourceSpec {
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stdin(_))
+    }
+}
+
+/// How many entries the walk may hand over.
+#[derive(Debug, Default)]
+pub(crate) struct Credit {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Credit {
+    pub(super) fn set(&self, credit: usize) {
+        self.state.lock().expect("no holder panics").0 = credit;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().expect("no holder panics").1 = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until entries are wanted; false when none ever will be.
+    fn take(&self, count: usize) -> bool {
+        let mut state = self.state.lock().expect("no holder panics");
+        while state.0 == 0 && !state.1 {
+            state = self.changed.wait(state).expect("no holder panics");
+        }
+        state.0 = state.0.saturating_sub(count);
+        !state.1
+    }
+}
+
+pub(super) fn start(
+    spec: SourceSpec,
+    options: Options,
+    table: Arc<Table>,
+    credit: Arc<Credit>,
+    news: Sender<News>,
+) {
+    spawn("walk", move || {
+        let result = match spec {
+            SourceSpec::Stdin(name) => stream(name, &table, &news),
+            SourceSpec::Paths(paths) => {
+                let paths: Vec<PathBuf> = paths
+                    .iter()
+                    .map(|p| PathBuf::from(OsStr::from_bytes(&crate::sink::expand_home(p))))
+                    .collect();
+                walk(&paths, &options, &table, &credit, &news)
+            }
+            SourceSpec::Confined(root, paths) => confine(&root, &paths)
+                .and_then(|paths| walk(&paths, &options, &table, &credit, &news)),
+        };
+        if let Err(failure) = result {
+            let _ = news.send(News::Refuse(failure));
+        }
+    });
+}
+
+/// A client's paths below a server's root: none may lead out of it, by `..` or by a link.
+fn confine(root: &PathBuf, paths: &[Vec<u8>]) -> Result<Vec<PathBuf>, Failure> {
+    let denied = |path: &[u8], why: &str| {
+        Failure::new(FailureKind::NotAuthorised, format!("{}: {why}", show(path)))
+    };
+    let held = std::fs::canonicalize(root)
+        .map_err(|e| Failure::new(FailureKind::Fatal, format!("{}: {e}", root.display())))?;
+    paths
+        .iter()
+        .map(|path| {
+            let parts: Vec<&[u8]> =
+                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();
+            if parts.iter().any(|c| *c == b"..") || path.contains(&0) {
+                return Err(denied(path, "leads out of the served directory"));
+            }
+            let mut at = held.clone();
+            for part in &parts {
+                at.push(OsStr::from_bytes(part));
+            }
+            // Links on the way are resolved here, the walk itself follows none.
+            if let (Some(parent), true) = (at.parent(), !parts.is_empty())
+                && std::fs::canonicalize(parent).is_ok_and(|p| !p.starts_with(&held))
+            {
+                return Err(denied(path, "leads out of the served directory"));
+            }
+            if path.is_empty() || path.ends_with(b"/") {
+                at.push("");
+            }
+            Ok(at)
+        })
+        .collect()
+}
+
+fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failure> {
+    let path = RelPath::new(name)
+        .map_err(|e| Failure::new(FailureKind::Usage, format!("the target's name: {e}")))?;
+    let wall = clock::wall();
+    let nanos = (wall.as_nanos() % 1_000_000_000) as u32;
+    let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
+    let entry =
+        Entry { path, kind: EntryKind::Stream, mode: 0o644, mtime, uid: 0, gid: 0 };
+    table.push_nothing();
+    let _ = news.send(News::Entries(vec![entry]));
+    let _ = news.send(News::WalkEnd(Vec::new()));
+    Ok(())
+}
+
+fn walk(
+    paths: &[PathBuf],
+    options: &Options,
+    table: &Table,
+    credit: &Credit,
+    news: &Sender<News>,
+) -> Result<(), Failure> {
+    let mut filters = Filters::new();
+    for rule in &options.filters {
+        filters
+            .rule(rule.as_bytes())
+            .map_err(|e| Failure::new(FailureKind::Usage, format!("filter `{rule}`: {e}")))?;
+    }
+    let recursive = options.recursive;
+    let files_from = options.files_from.clone();
+    let mut walker = Walker::new(paths, WalkOptions { recursive, filters, files_from });
+    table.set_roots(walker.roots().to_vec());
+    let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
+    let mut any = false;
+    while let Some(item) = walker.next() {
+        match item {
+            Ok(item) => {
+                any = true;
+                table.push(item.root, item.source, &item.entry);
+                batch.push(item.entry);
+            }
+            // A missing or unfit source ends the transfer before anything was moved.
+            Err(failure) if failure.is_source && paths.len() == 1 && !any => {
+                return Err(explain(&failure));
+            }
+            Err(failure) => failed.push((failure.path.clone(), explain(&failure))),
+        }
+        if batch.len() >= BATCH {
+            if !credit.take(batch.len()) {
+                return Ok(());
+            }
+            let _ = news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
+        }
+    }
+    let all_missing = !any && failed.len() >= paths.len() && !failed.is_empty();
+    if all_missing && failed.iter().all(|(_, f)| f.kind == FailureKind::SourceMissing) {
+        return Err(failed.swap_remove(0).1);
+    }
+    if !batch.is_empty() {
+        let _ = news.send(News::Entries(batch));
+    }
+    let _ = news.send(News::WalkEnd(failed));
+    Ok(())
+}
+
+fn explain(failure: &WalkFailure) -> Failure {
+    let path = show(&failure.path);
+    let trouble = disk::classify(&failure.error);
+    let (kind, text) = match trouble {
+        Trouble::NotFound if failure.is_source => {
+            (FailureKind::SourceMissing, format!("{path}: no such file or directory"))
+        }
+        Trouble::NotFound => (FailureKind::Vanished, format!("{path}: vanished while it was listed")),
+        Trouble::IsDirectory => {
+            (FailureKind::Usage, format!("{path}: is a directory; use -r to copy directories"))
+        }
+        Trouble::Denied => {
+            (FailureKind::Unreadable, format!("{path}: may not be read by this user"))
+        }
+        _ => (FailureKind::Unreadable, format!("{path}: {}", failure.error)),
+    };
+    Failure::new(kind, text)
+}

@@ -1,0 +1,86 @@
+//! The transports of one transfer: set up between the two ends, watched, replaced when one fails.
+//!
+//! Both ends tell each other in an [`Offer`] where they listen and with which keys; then both
+//! send first, so that a firewall or an address translator between them lets the answer in. UDP
+//! and TCP race; the control connection itself (the pipe) carries data only while neither works.
+
+mod mover;
+pub(crate) mod offer;
+mod payload;
+pub(crate) mod perf_parts;
+mod pipe;
+mod sinks;
+mod sources;
+mod tcp;
+pub(crate) mod udp;
+
+use packtrain_transfer::{Failure, TransportEvent, TransportId};
+use packtrain_units::{ByteCount, Duration};
+
+use crate::api::{LossCause, PortRange, TransportChoice};
+
+pub(crate) use offer::Hints;
+pub(crate) use sinks::SinkTransports;
+pub(crate) use sources::SourceTransports;
+
+/// How transports are to be set up: the same at both ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) choice: TransportChoice,
+    pub(crate) cc: Option<String>,
+    pub(crate) streams: u32,
+    pub(crate) rate_bps: Option<u64>,
+    pub(crate) ports: Option<PortRange>,
+    pub(crate) hints: Hints,
+}
+
+impl Plan {
+    fn udp(&self) -> bool {
+        matches!(self.choice, TransportChoice::Auto | TransportChoice::Native)
+    }
+
+    fn tcp(&self) -> bool {
+        matches!(self.choice, TransportChoice::Auto | TransportChoice::Tcp)
+    }
+
+    fn pipe(&self) -> bool {
+        matches!(self.choice, TransportChoice::Auto | TransportChoice::Pipe)
+    }
+
+    fn port_range(&self) -> packtrain_io::udp::PortRange {
+        use packtrain_io::udp::PortRange;
+        self.ports.map_or(PortRange::ANY, |p| {
+            // The command has checked that the range is not empty.
+            PortRange::new(p.first, p.last).unwrap_or(PortRange::ANY)
+        })
+    }
+}
+
+/// What the transports tell the source.
+pub(crate) enum TransportNews {
+    /// A transport is ready; the lower the rank the better.
+    Up(TransportId, u8),
+    /// Word of a transport.
+    Event(TransportId, TransportEvent),
+    /// For the transports themselves.
+    Internal(sources::Internal),
+}
+
+/// What each transport did in the end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moved {
+    /// Name and payload bytes, those that moved something.
+    pub(crate) shares: Vec<(&'static str, ByteCount)>,
+    /// Payload bytes sent more than once.
+    pub(crate) retransmitted: ByteCount,
+    /// Losses by cause.
+    pub(crate) causes: LossCause,
+    /// Least round trip.
+    pub(crate) rtt: Option<Duration>,
+    /// What limited the sender most, in words.
+    pub(crate) verdict: Option<String>,
+}
+
+fn temporary(text: impl Into<String>) -> Failure {
+    Failure::new(packtrain_transfer::FailureKind::Temporary, text)
+}

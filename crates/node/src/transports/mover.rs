@@ -1,0 +1,166 @@
+//! Moving ranges over something that keeps their order: the pipe and TCP streams.
+//!
+//! What was sent and not yet taken by the peer is kept as a queue of ranges; the peer tells how
+//! many bytes it took in all.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use packtrain_object::{ChunkIndex, RangeSet};
+use packtrain_transfer::message::MAX_DATA;
+use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_units::{ByteCount, Offset};
+
+use super::TransportNews;
+use crate::control::spawn;
+use crate::reader::{Reader, Slice};
+
+/// Takes what is told.
+pub(super) type Tell = Arc<dyn Fn(TransportNews) + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Range<Offset>>,
+    /// Assigned and neither placed nor returned.
+    open: RangeSet,
+    /// Sent, in order, with the running total at which each is taken.
+    sent: VecDeque<(u64, Range<Offset>)>,
+    total: u64,
+    taken: u64,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    id: TransportId,
+    tell: Tell,
+}
+
+/// A mover; clones are the same.
+#[derive(Clone)]
+pub(super) struct Mover(Arc<Shared>);
+
+impl Mover {
+    /// A mover whose thread calls `send` with each piece in turn; false from it ends the thread.
+    pub(super) fn start(
+        id: TransportId,
+        name: &str,
+        reader: Reader,
+        tell: Tell,
+        mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
+    ) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let mover = Self(Arc::new(Shared { state, changed, id, tell }));
+        let this = mover.clone();
+        spawn(name, move || {
+            while let Some(range) = this.next() {
+                let chunk = ChunkIndex::of(range.start);
+                // Not to be had: its entry failed, and the source takes the range back.
+                let Some(slice) = reader.get(chunk).and_then(|c| Slice::new(&c, range.clone()))
+                else {
+                    continue;
+                };
+                this.sending(range.clone());
+                if !send(range.start, slice) {
+                    return;
+                }
+            }
+        });
+        mover
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no holder panics")
+    }
+
+    fn next(&self) -> Option<Range<Offset>> {
+        let mut state = self.state();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(range) = state.queue.front().cloned() {
+                let chunk_end = ChunkIndex::of(range.start).range().end;
+                let end = range.end.min(chunk_end).min(range.start + ByteCount(MAX_DATA as u64));
+                if end == range.end {
+                    state.queue.pop_front();
+                } else if let Some(first) = state.queue.front_mut() {
+                    first.start = end;
+                }
+                return Some(range.start..end);
+            }
+            state = self.0.changed.wait(state).expect("no holder panics");
+        }
+    }
+
+    fn sending(&self, range: Range<Offset>) {
+        let mut state = self.state();
+        state.total += range.end.since(range.start).get();
+        let total = state.total;
+        state.sent.push_back((total, range));
+    }
+
+    pub(super) fn assign(&self, range: Range<Offset>) {
+        let mut state = self.state();
+        state.open.insert(range.clone());
+        state.queue.push_back(range);
+        self.0.changed.notify_all();
+    }
+
+    /// Gives back what of `range` the peer has not taken.
+    pub(super) fn revoke(&self, range: &Range<Offset>) {
+        let mut state = self.state();
+        let returned: Vec<_> = state.open.intersect(range.clone()).collect();
+        for part in &returned {
+            state.open.remove(part.clone());
+        }
+        let queue = std::mem::take(&mut state.queue);
+        for waiting in queue {
+            if waiting.end <= range.start || range.end <= waiting.start {
+                state.queue.push_back(waiting);
+                continue;
+            }
+            if waiting.start < range.start {
+                state.queue.push_back(waiting.start..range.start);
+            }
+            if range.end < waiting.end {
+                state.queue.push_back(range.end..waiting.end);
+            }
+        }
+        drop(state);
+        for part in returned {
+            (self.0.tell)(TransportNews::Event(self.0.id, TransportEvent::Returned(part)));
+        }
+    }
+
+    /// The peer took `total` bytes in all.
+    pub(super) fn taken(&self, total: u64) {
+        let mut state = self.state();
+        state.taken = state.taken.max(total);
+        let taken = state.taken;
+        let mut placed = RangeSet::new();
+        while let Some((_, range)) = state.sent.pop_front_if(|(end, _)| *end <= taken) {
+            for part in state.open.intersect(range).collect::<Vec<_>>() {
+                state.open.remove(part.clone());
+                placed.insert(part);
+            }
+        }
+        drop(state);
+        for part in placed.iter() {
+            (self.0.tell)(TransportNews::Event(self.0.id, TransportEvent::Placed(part)));
+        }
+    }
+
+    /// Bytes the peer took.
+    pub(super) fn moved(&self) -> ByteCount {
+        ByteCount(self.state().taken)
+    }
+
+    /// Ends the thread as soon as it comes back from sending.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.0.changed.notify_all();
+    }
+}

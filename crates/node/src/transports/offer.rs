@@ -1,0 +1,113 @@
+//! What the ends tell each other to set transports up: `Message::Channel`, in postcard.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Addresses tried per lane, as the transport's own limit has it.
+const MOST_ADDRESSES: usize = 8;
+/// Ports an offer may name.
+const MOST_PORTS: usize = 16;
+
+/// What one end offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// Where this end may be reached, as far as it knows.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// UDP ports, one a lane; empty for no UDP.
+    pub(crate) udp: Vec<u16>,
+    /// The TCP port it listens on; zero for none.
+    pub(crate) tcp: u16,
+    /// The public key of its TLS connections of this transfer.
+    pub(crate) tcp_key: Vec<u8>,
+    /// Source: the flow's number and secret.
+    pub(crate) flow: Option<FlowOffer>,
+}
+
+/// What names and protects a datagram flow.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FlowOffer {
+    pub(crate) id: u32,
+    /// AES where both ends have instructions for it is the source's choice alone: every build
+    /// has both suites.
+    pub(crate) aes: bool,
+    pub(crate) secret: [u8; 32],
+}
+
+impl std::fmt::Debug for FlowOffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FlowOffer({})", self.id)
+    }
+}
+
+/// What is known of addresses before the peer says anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hints {
+    /// Where the peer is, as the control connection or the user says.
+    pub(crate) peer: Vec<IpAddr>,
+    /// Where this end is, as the control connection or the user says.
+    pub(crate) own: Vec<IpAddr>,
+}
+
+impl Offer {
+    /// Reads a peer's offer; none if it is no offer.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut offer: Self = postcard::from_bytes(bytes).ok()?;
+        offer.addresses.truncate(MOST_ADDRESSES);
+        offer.udp.truncate(MOST_PORTS);
+        Some(offer)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Serialising plain values into memory cannot fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Addresses to try for `port` of the peer that made this offer, best guesses first.
+    pub(crate) fn candidates(&self, hints: &Hints, port: u16) -> Vec<SocketAddr> {
+        let mut found: Vec<SocketAddr> = Vec::new();
+        for ip in hints.peer.iter().chain(&self.addresses) {
+            let addr = SocketAddr::new(*ip, port);
+            if !ip.is_unspecified() && !ip.is_multicast() && port != 0 && !found.contains(&addr) {
+                found.push(addr);
+            }
+        }
+        found.truncate(MOST_ADDRESSES);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_read() {
+        let offer = Offer {
+            addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
+            udp: vec![1, 2],
+            tcp: 3,
+            tcp_key: vec![4; 32],
+            flow: Some(FlowOffer { id: 5, aes: true, secret: [6; 32] }),
+        };
+        assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        assert_eq!(Offer::decode(&[0xff; 7]), None);
+    }
+
+    #[test]
+    fn hints_come_first_and_nothing_twice() {
+        let offer = Offer {
+            addresses: vec!["10.0.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap()],
+            udp: vec![],
+            tcp: 0,
+            tcp_key: vec![],
+            flow: None,
+        };
+        let hints = Hints {
+            peer: vec!["192.0.2.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
+            own: vec![],
+        };
+        let found = offer.candidates(&hints, 9);
+        assert_eq!(found, ["192.0.2.1:9".parse().unwrap(), "10.0.0.1:9".parse().unwrap()]);
+    }
+}

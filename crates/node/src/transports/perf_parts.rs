@@ -1,0 +1,131 @@
+//! The parts that `perf` is made of too: flows and TCP streams without files behind them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::tcp::{TcpInfo, tcp_info};
+use packtrain_units::{ByteCount, Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::Plan;
+use super::offer::Offer;
+use super::tcp::{TcpEnd, TcpStream};
+use crate::runtime;
+
+
+/// Bytes handed to TLS at once.
+const WRITE: usize = 256 << 10;
+
+/// TCP streams of a test.
+pub(crate) struct PerfTcp {
+    end: TcpEnd,
+    shared: Arc<Shared>,
+    hints: super::Hints,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Where the receiver counts; none at the sender.
+    into: Option<Arc<AtomicU64>>,
+    up: Mutex<Option<Arc<AtomicU64>>>,
+    share: AtomicU64,
+    over: AtomicBool,
+    sockets: Mutex<Vec<OwnedFd>>,
+}
+
+impl PerfTcp {
+    /// Listens; a receiver counts into `into`.
+    pub(crate) fn new(plan: &Plan, into: Option<Arc<AtomicU64>>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { into, ..Shared::default() });
+        let this = Arc::clone(&shared);
+        let end = TcpEnd::listen(plan, move |stream| this.run(stream))?;
+        Ok(Self { end, shared, hints: plan.hints.clone() })
+    }
+
+    pub(crate) fn offer(&self) -> Offer {
+        Offer {
+            addresses: self.hints.own.clone(),
+            udp: Vec::new(),
+            tcp: self.end.port(),
+            tcp_key: self.end.key(),
+            flow: None,
+        }
+    }
+
+    /// Sender: connects and sends `share` bytes on each stream; `up` counts streams.
+    pub(crate) fn send(
+        &self,
+        plan: &Plan,
+        peer: &Offer,
+        streams: u32,
+        share: u64,
+        up: &Arc<AtomicU64>,
+    ) {
+        self.shared.share.store(share, Ordering::Release);
+        *self.shared.up.lock().expect("no holder panics") = Some(Arc::clone(up));
+        self.end.connect(plan, peer, streams, Duration::ZERO);
+    }
+
+    /// Receiver: lets the peer's streams in.
+    pub(crate) fn expect(&self, peer: &Offer) {
+        self.end.expect(peer);
+    }
+
+    /// Bytes sent again (segments times their size), least round trip, congestion windows.
+    pub(crate) fn state(&self) -> (u64, Option<Duration>, Option<ByteCount>) {
+        let sockets = self.shared.sockets.lock().expect("no holder panics");
+        let infos: Vec<_> = sockets.iter().filter_map(|s| tcp_info(s).ok()).collect();
+        let again = |i: &TcpInfo| match i.retransmitted {
+            Some(bytes) => bytes.get(),
+            None => u64::from(i.retransmitted_segments) * i.mss.get(),
+        };
+        let again = infos.iter().map(again).sum();
+        let rtt = infos.iter().filter_map(|i| i.min_rtt).min();
+        let window = |i: &TcpInfo| ByteCount(u64::from(i.cwnd_segments) * i.mss.get());
+        let cwnd = (!infos.is_empty()).then(|| infos.iter().map(window).sum());
+        (again, rtt, cwnd)
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.over.store(true, Ordering::Release);
+    }
+}
+
+impl Shared {
+    fn run(self: &Arc<Self>, mut stream: TcpStream) {
+        let this = Arc::clone(self);
+        if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
+            self.sockets.lock().expect("no holder panics").push(socket);
+        }
+        runtime::handle().spawn(async move {
+            if let Some(into) = &this.into {
+                let mut buffer = vec![0; WRITE];
+                while let Ok(n) = stream.read(&mut buffer).await {
+                    if n == 0 {
+                        return;
+                    }
+                    into.fetch_add(n as u64, Ordering::Relaxed);
+                }
+                return;
+            }
+            if let Some(up) = &*this.up.lock().expect("no holder panics") {
+                up.fetch_add(1, Ordering::Relaxed);
+            }
+            let buffer: Vec<u8> = (0..WRITE).map(|n| (n * 31 >> 3) as u8).collect();
+            let mut left = this.share.load(Ordering::Acquire);
+            while left > 0 && !this.over.load(Ordering::Acquire) {
+                let step = left.min(WRITE as u64) as usize;
+                if stream.write_all(&buffer[..step]).await.is_err() {
+                    return;
+                }
+                left -= step as u64;
+            }
+            let _ = stream.flush().await;
+            // Held open until the receiver has said its last word.
+            while !this.over.load(Ordering::Acquire) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! The receiving end's transports: everything that comes is placed.
+
+use packtrain_io::flow::{FlowEvent, FlowHandle};
+use packtrain_io::udp::UdpSocket;
+use packtrain_proto::CloseReason;
+use packtrain_transfer::message::Message;
+use packtrain_units::Duration;
+
+use super::offer::Offer;
+use super::tcp::TcpEnd;
+use super::{Plan, udp};
+use crate::assembly::Assembly;
+use crate::control::ControlSender;
+
+/// The source connects first; the sink tries the other way round a little later.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+enum Udp {
+    Off,
+    Bound(Vec<UdpSocket>),
+    Running(FlowHandle),
+}
+
+/// All transports of a sink.
+pub(crate) struct SinkTransports {
+    plan: Plan,
+    control: ControlSender,
+    udp: Udp,
+    tcp: Option<TcpEnd>,
+    /// The peer's offer, if it came before there was a place for data.
+    early: Option<Offer>,
+    assembly: Option<Assembly>,
+}
+
+impl SinkTransports {
+    /// Binds, listens and makes the peer an offer.
+    pub(crate) fn new(plan: Plan, control: ControlSender) -> Self {
+        Self { plan, control, udp: Udp::Off, tcp: None, early: None, assembly: None }
+    }
+
+    /// From now on data has a place.
+    pub(crate) fn start(&mut self, assembly: &Assembly) {
+        self.assembly = Some(assembly.clone());
+        let mut offer = Offer {
+            addresses: self.plan.hints.own.clone(),
+            udp: Vec::new(),
+            tcp: 0,
+            tcp_key: Vec::new(),
+            flow: None,
+        };
+        if self.plan.udp()
+            && let Ok(sockets) = udp::bind(&self.plan)
+        {
+            offer.udp = udp::ports(&sockets);
+            self.udp = Udp::Bound(sockets);
+        }
+        if self.plan.tcp() {
+            let assembly = assembly.clone();
+            let up = move |stream| super::tcp::start_receiver(stream, assembly.clone());
+            if let Ok(end) = TcpEnd::listen(&self.plan, up) {
+                offer.tcp = end.port();
+                offer.tcp_key = end.key();
+                self.tcp = Some(end);
+            }
+        }
+        if self.plan.udp() || self.plan.tcp() {
+            self.control.send(&Message::Channel(offer.encode()));
+        }
+        if let Some(offer) = self.early.take() {
+            self.connect(&offer);
+        }
+    }
+
+    /// The peer's offer.
+    pub(crate) fn on_channel(&mut self, bytes: &[u8]) {
+        let Some(offer) = Offer::decode(bytes) else { return };
+        if self.assembly.is_some() {
+            self.connect(&offer);
+        } else {
+            self.early = Some(offer);
+        }
+    }
+
+    fn connect(&mut self, offer: &Offer) {
+        let Some(assembly) = self.assembly.clone() else { return };
+        if let Some(tcp) = &self.tcp {
+            tcp.connect(&self.plan, offer, 1, HEAD_START);
+        }
+        let Some(flow) = offer.flow.clone().filter(|_| !offer.udp.is_empty()) else { return };
+        self.udp = match std::mem::replace(&mut self.udp, Udp::Off) {
+            Udp::Bound(sockets) => {
+                let room = assembly.clone();
+                let events = |_: FlowEvent| {};
+                match udp::start_receiver(&self.plan, sockets, &flow, offer, assembly, events) {
+                    Ok(handle) => {
+                        let waker = handle.waker();
+                        room.on_room(move || waker.wake());
+                        Udp::Running(handle)
+                    }
+                    Err(_) => Udp::Off,
+                }
+            }
+            other => other,
+        };
+    }
+
+    /// Ends them all.
+    pub(crate) fn close(&mut self) {
+        if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Off) {
+            flow.close(CloseReason::Done);
+            flow.join();
+        }
+        self.tcp = None;
+    }
+}

@@ -1,0 +1,400 @@
+//! The sending end's transports.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use packtrain_io::clock;
+use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
+use packtrain_io::udp::UdpSocket;
+use packtrain_proto::{CloseReason, Event, Limit};
+use packtrain_transfer::message::Message;
+use packtrain_transfer::{Failure, TransportEvent, TransportId};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+
+use super::mover::{Mover, Tell};
+use super::offer::Offer;
+use super::payload::ReaderPayload;
+use super::tcp::{self, TcpEnd, TcpStream};
+use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
+use crate::api::{Notice, NoticeLevel};
+use crate::control::{Control, ControlSender};
+use crate::reader::Reader;
+use crate::session::Observer;
+
+/// How long UDP and TCP have before the pipe is used.
+const RACE: Duration = Duration::from_secs(2);
+
+const UDP: TransportId = TransportId(0);
+const PIPE: TransportId = TransportId(1);
+const FIRST_TCP: u32 = 2;
+
+const RANK_UDP: u8 = 0;
+const RANK_TCP: u8 = 10;
+const RANK_PIPE: u8 = 20;
+
+/// Word from a transport's threads to the transports themselves.
+pub(crate) enum Internal {
+    /// The datagram flow.
+    Udp(FlowEvent),
+    /// A TCP stream is up.
+    TcpUp(TcpStream),
+    /// A TCP stream is over.
+    TcpOver(TransportId, String),
+}
+
+enum Udp {
+    Off,
+    Bound(Vec<UdpSocket>, super::offer::FlowOffer),
+    Running(FlowHandle),
+    Over,
+}
+
+/// All transports of a source.
+pub(crate) struct SourceTransports {
+    plan: Plan,
+    started: Time,
+    control: Option<ControlSender>,
+    reader: Option<Reader>,
+    tell: Option<Tell>,
+    udp: Udp,
+    udp_up: bool,
+    last: Option<FlowSnapshot>,
+    tcp: Option<TcpEnd>,
+    streams: HashMap<TransportId, Mover>,
+    finished: ByteCount,
+    pipe: Option<Mover>,
+    piped_before: ByteCount,
+    next: u32,
+    limits: [u64; 6],
+    sampled: Time,
+}
+
+impl SourceTransports {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            started: clock::now(),
+            control: None,
+            reader: None,
+            tell: None,
+            udp: Udp::Off,
+            udp_up: false,
+            last: None,
+            tcp: None,
+            streams: HashMap::new(),
+            finished: ByteCount::ZERO,
+            pipe: None,
+            piped_before: ByteCount::ZERO,
+            next: FIRST_TCP,
+            limits: [0; 6],
+            sampled: Time::ZERO,
+        }
+    }
+
+    /// Binds, listens and makes the peer an offer.
+    pub(crate) fn start(&mut self, control: &Control, reader: &Reader, tell: Tell) {
+        self.started = clock::now();
+        self.control = Some(control.tx.clone());
+        self.reader = Some(reader.clone());
+        let mut offer = Offer {
+            addresses: self.plan.hints.own.clone(),
+            udp: Vec::new(),
+            tcp: 0,
+            tcp_key: Vec::new(),
+            flow: None,
+        };
+        if self.plan.udp()
+            && let Ok(sockets) = udp::bind(&self.plan)
+        {
+            let flow = udp::offer();
+            offer.udp = udp::ports(&sockets);
+            offer.flow = Some(flow.clone());
+            self.udp = Udp::Bound(sockets, flow);
+        }
+        if self.plan.tcp() {
+            let tell = Arc::clone(&tell);
+            let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(stream)));
+            if let Ok(end) = TcpEnd::listen(&self.plan, up) {
+                offer.tcp = end.port();
+                offer.tcp_key = end.key();
+                self.tcp = Some(end);
+            }
+        }
+        self.tell = Some(tell);
+        if self.plan.udp() || self.plan.tcp() {
+            control.tx.send(&Message::Channel(offer.encode()));
+        }
+    }
+
+    /// The peer's offer.
+    pub(crate) fn on_channel(&mut self, bytes: &[u8]) {
+        let (Some(offer), Some(tell), Some(reader)) =
+            (Offer::decode(bytes), self.tell.clone(), self.reader.clone())
+        else {
+            return;
+        };
+        self.udp = match std::mem::replace(&mut self.udp, Udp::Over) {
+            Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
+                let payload = ReaderPayload::new(reader.clone());
+                let tell = Arc::clone(&tell);
+                let events = move |e| tell(TransportNews::Internal(Internal::Udp(e)));
+                match udp::start_sender(&self.plan, sockets, &flow, &offer, payload, events) {
+                    Ok(handle) => {
+                        let waker = handle.waker();
+                        reader.on_ready(move || waker.wake());
+                        Udp::Running(handle)
+                    }
+                    Err(_) => Udp::Over,
+                }
+            }
+            Udp::Bound(..) => Udp::Over,
+            other => other,
+        };
+        if let Some(tcp) = &self.tcp {
+            tcp.connect(&self.plan, &offer, self.plan.streams, Duration::ZERO);
+        }
+    }
+
+    /// The peer took this many bytes off the pipe.
+    pub(crate) fn on_taken(&mut self, total: u64) {
+        if let Some(pipe) = &self.pipe {
+            pipe.taken(total.saturating_sub(self.piped_before.get()));
+        }
+    }
+
+    pub(crate) fn assign(&mut self, id: TransportId, range: Range<Offset>) {
+        match (id, &self.udp, &self.pipe) {
+            (UDP, Udp::Running(flow), _) => flow.assign(range),
+            (PIPE, _, Some(pipe)) => pipe.assign(range),
+            _ => match self.streams.get(&id) {
+                Some(stream) => stream.assign(range),
+                None => self.give_back(id, range),
+            },
+        }
+    }
+
+    pub(crate) fn revoke(&mut self, id: TransportId, range: Range<Offset>) {
+        match (id, &self.udp, &self.pipe) {
+            (UDP, Udp::Running(flow), _) => flow.revoke(range),
+            (PIPE, _, Some(pipe)) => pipe.revoke(&range),
+            _ => match self.streams.get(&id) {
+                Some(stream) => stream.revoke(&range),
+                None => self.give_back(id, range),
+            },
+        }
+    }
+
+    /// A transport that is gone has nothing: what it is asked for is returned.
+    fn give_back(&self, id: TransportId, range: Range<Offset>) {
+        if let Some(tell) = &self.tell {
+            tell(TransportNews::Event(id, TransportEvent::Returned(range)));
+        }
+    }
+
+    /// Turns the pipe on when nothing else came up in time or all else is gone.
+    pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
+        self.sample(now);
+        let alone = !self.udp_up && self.streams.is_empty();
+        let waited = now.since(self.started) >= RACE;
+        let hopeless = matches!(self.udp, Udp::Off | Udp::Over) && self.tcp.is_none();
+        if self.pipe.is_some() || !alone || !self.plan.pipe() || !(waited || hopeless) {
+            return Vec::new();
+        }
+        let (Some(control), Some(reader), Some(tell)) =
+            (self.control.clone(), self.reader.clone(), self.tell.clone())
+        else {
+            return Vec::new();
+        };
+        if !hopeless {
+            let text = "neither UDP nor TCP gets through between the two ends: the data goes \
+                        through the control connection, which is slower; open UDP or TCP ports \
+                        (--ports) for full speed";
+            observer.notice(&Notice::new(NoticeLevel::Warning, text));
+        }
+        self.pipe = Some(pipe::start(PIPE, control, reader, tell));
+        vec![TransportNews::Up(PIPE, RANK_PIPE)]
+    }
+
+    pub(crate) fn internal(
+        &mut self,
+        internal: Internal,
+        observer: &dyn Observer,
+    ) -> Vec<TransportNews> {
+        match internal {
+            Internal::Udp(event) => self.udp_event(event, observer),
+            Internal::TcpUp(stream) => self.tcp_up(stream),
+            Internal::TcpOver(id, why) => {
+                vec![TransportNews::Event(id, TransportEvent::Closed(temporary(why)))]
+            }
+        }
+    }
+
+    fn tcp_up(&mut self, stream: TcpStream) -> Vec<TransportNews> {
+        let wanted = self.plan.streams.max(1) as usize;
+        let (Some(reader), Some(tell)) = (self.reader.clone(), self.tell.clone()) else {
+            return Vec::new();
+        };
+        if self.streams.len() >= wanted {
+            return Vec::new();
+        }
+        let id = TransportId(self.next);
+        self.next += 1;
+        let mover = tcp::start_sender(id, stream, reader, tell, self.plan.rate_bps);
+        self.streams.insert(id, mover);
+        vec![TransportNews::Up(id, RANK_TCP)]
+    }
+
+    fn udp_event(&mut self, event: FlowEvent, observer: &dyn Observer) -> Vec<TransportNews> {
+        let tell = |event| vec![TransportNews::Event(UDP, event)];
+        match event {
+            FlowEvent::Flow(Event::Established { .. }) => {
+                self.udp_up = true;
+                vec![TransportNews::Up(UDP, RANK_UDP)]
+            }
+            FlowEvent::Flow(Event::Placed(range)) => tell(TransportEvent::Placed(range)),
+            FlowEvent::Flow(Event::Returned(range) | Event::Unreadable(range)) => {
+                tell(TransportEvent::Returned(range))
+            }
+            FlowEvent::Flow(Event::Closed(reason)) => {
+                let failure = temporary(format!("UDP: {reason}"));
+                tell(TransportEvent::Closed(failure))
+            }
+            FlowEvent::Flow(Event::Braked { to }) => {
+                let text = format!("persistent loss: the circuit breaker holds UDP at {to}");
+                observer.notice(&Notice::new(NoticeLevel::Info, text));
+                Vec::new()
+            }
+            FlowEvent::Buffers(warning) => {
+                observer.notice(&Notice::new(NoticeLevel::Warning, warning.to_string()));
+                Vec::new()
+            }
+            FlowEvent::Ended(last) => {
+                self.last = Some(*last);
+                let was_up = std::mem::replace(&mut self.udp_up, false);
+                self.udp = Udp::Over;
+                let over = temporary("UDP: the flow has ended");
+                if was_up { tell(TransportEvent::Closed(over)) } else { Vec::new() }
+            }
+            FlowEvent::Panicked => {
+                self.udp_up = false;
+                self.udp = Udp::Over;
+                tell(TransportEvent::Closed(temporary("UDP: the network thread failed")))
+            }
+            FlowEvent::Flow(_) | FlowEvent::Log(_) => Vec::new(),
+        }
+    }
+
+    /// A transport has closed.
+    pub(crate) fn closed(&mut self, id: TransportId, failure: &Failure, observer: &dyn Observer) {
+        let was_up = match id {
+            UDP => std::mem::replace(&mut self.udp_up, false),
+            _ => self.streams.remove(&id).is_some_and(|stream| {
+                self.finished += stream.moved();
+                stream.close();
+                true
+            }),
+        };
+        if was_up {
+            let text = format!("{}; going on without it", failure.text);
+            observer.notice(&Notice::new(NoticeLevel::Info, text));
+        }
+    }
+
+    /// What holds the flow up, sampled: the verdict is the commonest.
+    fn sample(&mut self, now: Time) {
+        if now.since(self.sampled) < Duration::from_millis(50) {
+            return;
+        }
+        self.sampled = now;
+        if let Udp::Running(flow) = &self.udp
+            && self.udp_up
+        {
+            let snapshot = flow.stats();
+            self.limits[limit_index(snapshot.flow.limit)] += 1;
+            self.last = Some(snapshot);
+        }
+    }
+
+    /// The transport that moves most now, its rate, and what bounds it.
+    pub(crate) fn current(&self) -> &'static str {
+        match (self.udp_up, self.streams.is_empty(), &self.pipe) {
+            (true, _, _) => "native",
+            (false, false, _) => "tcp",
+            (false, true, Some(_)) => "pipe",
+            (false, true, None) => "none",
+        }
+    }
+
+    /// Ends them all; what they moved.
+    pub(crate) fn close(&mut self) -> Moved {
+        if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Over) {
+            flow.close(CloseReason::Done);
+            self.last = Some(flow.stats());
+        }
+        let tcp: ByteCount = self.streams.values().map(Mover::moved).sum();
+        let tcp = tcp + self.finished;
+        for stream in self.streams.values() {
+            stream.close();
+        }
+        self.tcp = None;
+        let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
+        if let Some(pipe) = &self.pipe {
+            pipe.close();
+        }
+        let mut moved = Moved::default();
+        let mut udp = ByteCount::ZERO;
+        if let Some(last) = &self.last {
+            let flow = &last.flow;
+            udp = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
+            moved.retransmitted = flow.retransmitted_bytes;
+            moved.rtt = flow.min_rtt;
+            moved.verdict = self.verdict(flow.pacing_rate);
+            causes(flow, &mut moved);
+        }
+        moved.shares = vec![("native", udp), ("tcp", tcp), ("pipe", piped)];
+        moved.shares.retain(|(_, bytes)| *bytes > ByteCount::ZERO);
+        moved.shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        moved
+    }
+
+    fn verdict(&self, rate: Option<DataRate>) -> Option<String> {
+        let (most, count) = self.limits.iter().enumerate().max_by_key(|(_, n)| **n)?;
+        let total: u64 = self.limits.iter().sum();
+        if total < 10 || *count * 2 < total {
+            return None;
+        }
+        let at = rate.map_or_else(String::new, |r| format!(" (about {r})"));
+        match most {
+            1 => Some("the source's disk or hashing was the limit".to_owned()),
+            2 | 3 => Some(format!("the path was the limit{at}")),
+            4 => Some("the receiver's disk or processor was the limit".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn limit_index(limit: Limit) -> usize {
+    match limit {
+        Limit::Idle => 0,
+        Limit::Payload => 1,
+        Limit::Window => 2,
+        Limit::Pacing => 3,
+        Limit::Credit => 4,
+        Limit::Silence => 5,
+    }
+}
+
+/// Losses by what they are put down to: the receiver's own drops, its lack of room, the path.
+fn causes(flow: &packtrain_proto::FlowStats, moved: &mut Moved) {
+    let size = flow.mtu.get().saturating_sub(33);
+    let lost = flow.lost_packets.saturating_sub(flow.spurious_packets);
+    let host = flow.host_drops.min(lost);
+    let refused = flow.refused_packets.min(lost - host);
+    let path = lost - host - refused;
+    for (name, packets) in [("host", host), ("receiver", refused), ("path", path)] {
+        if packets > 0 {
+            moved.causes.insert(name.to_owned(), ByteCount(packets * size));
+        }
+    }
+}

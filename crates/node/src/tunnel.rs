@@ -1,0 +1,139 @@
+//! The control connection to a server: TLS 1.3, the server's key pinned by `known_hosts` or by a
+//! ticket.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::tcp::tls::{any_name, client_config, is_key_refused};
+use packtrain_io::tcp::{ConnectOptions, connect, tune};
+use packtrain_transfer::FailureKind;
+use packtrain_units::Duration;
+use tokio_rustls::TlsConnector;
+
+use crate::api::{NodeError, Notice, NoticeLevel};
+use crate::control::{self, Control};
+use crate::keys;
+use crate::knownhosts::{Known, KnownHosts};
+use crate::pubkey::PublicKey;
+use crate::runtime;
+use crate::tickets::Ticket;
+
+const CONNECT: Duration = Duration::from_secs(20);
+/// A network that is gone this long ends the connection.
+const DEAD: Duration = Duration::from_secs(60);
+
+/// Whom to trust.
+pub(crate) struct Trust {
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) accept_new_host: bool,
+}
+
+/// A connection to a server.
+pub(crate) struct Tunnel {
+    pub(crate) control: Control,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    /// The ticket's token, to be shown.
+    pub(crate) token: Option<[u8; 16]>,
+}
+
+/// Connects to a server and makes sure of its key.
+pub(crate) fn open(
+    host: &str,
+    port: u16,
+    trust: &Trust,
+    notice: &dyn Fn(Notice),
+) -> Result<Tunnel, NodeError> {
+    let ticket = trust.ticket.as_ref();
+    let identity = keys::identity()?;
+    let seen: Arc<Mutex<Option<PublicKey>>> = Arc::default();
+    let shown = Arc::clone(&seen);
+    // The key is judged after the handshake, where an error can say what to do; nothing but
+    // the handshake passes before.
+    let decide = Arc::new(move |key: &packtrain_io::tcp::PublicKey| {
+        *shown.lock().expect("no holder panics") = Some(PublicKey(key.0));
+        true
+    });
+    let config = client_config(&identity, decide)
+        .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
+    let away = |text: String| NodeError::new(FailureKind::Temporary, text);
+    let stream = runtime::handle().block_on(async {
+        let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
+        let socket = connect(host, port, &options).await.map_err(|e| away(e.to_string()))?;
+        // What a system lacks of these, it does without.
+        let _ = tune::set_nodelay(&socket);
+        let _ = tune::set_dead_after(&socket, DEAD);
+        let shake = TlsConnector::from(config).connect(any_name(), socket);
+        let limit = tokio::time::timeout(CONNECT.to_std(), shake).await;
+        let shaken = limit.map_err(|_| away(format!("{host}:{port} does not answer")))?;
+        shaken.map_err(|e| {
+            if is_key_refused(&e) {
+                let text = format!("{host}:{port} does not accept this user's key");
+                NodeError::new(FailureKind::NotAuthorised, text)
+            } else {
+                away(format!("{host}:{port}: {e}; is it a packtrain server?"))
+            }
+        })
+    })?;
+    let key = (*seen.lock().expect("no holder panics")).ok_or_else(|| {
+        NodeError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
+    })?;
+    judge(host, port, &key, ticket, trust.accept_new_host, notice)?;
+    let socket = stream.get_ref().0;
+    let address = |a: std::io::Result<SocketAddr>| a.map_err(|e| away(e.to_string()));
+    let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
+    let _runtime = runtime::handle().enter();
+    let token = ticket.map(|t| t.token());
+    Ok(Tunnel { control: control::over_async(stream), peer, local, token })
+}
+
+fn judge(
+    host: &str,
+    port: u16,
+    key: &PublicKey,
+    ticket: Option<&Ticket>,
+    accept: bool,
+    notice: &dyn Fn(Notice),
+) -> Result<(), NodeError> {
+    let denied = |text: String| Err(NodeError::new(FailureKind::NotAuthorised, text));
+    let print = key.fingerprint();
+    if let Some(ticket) = ticket {
+        if ticket.host() == print {
+            return Ok(());
+        }
+        return denied(format!(
+            "{host}:{port} shows the key {print}, but the ticket is for {}: somebody may be in \
+             between, or the ticket is for another server",
+            ticket.host()
+        ));
+    }
+    let book = KnownHosts::new(keys::dirs()?.known_hosts());
+    let failed = |e: std::io::Error| {
+        NodeError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
+    };
+    match book.check(host, port, key).map_err(failed)? {
+        Known::Yes => Ok(()),
+        Known::New if accept => match book.remember(host, port, key).map_err(failed)? {
+            Known::Yes => {
+                let text = format!("remembered the key {print} for {host}:{port}");
+                notice(Notice::new(NoticeLevel::Info, text));
+                Ok(())
+            }
+            _ => denied(format!("{host}:{port}: its key became known otherwise meanwhile")),
+        },
+        Known::New => denied(format!(
+            "the key of {host}:{port} is not known: it is {print}; compare it with what the \
+             server printed, then use --accept-new-host once"
+        )),
+        Known::Changed { line, .. } => denied(format!(
+            "the key of {host}:{port} has changed to {print}: somebody may be in between; if the \
+             server was really set up anew, remove line {line} of {}",
+            book.path().display()
+        )),
+        Known::Revoked { line } => denied(format!(
+            "the key of {host}:{port} is revoked (line {line} of {})",
+            book.path().display()
+        )),
+    }
+}
+

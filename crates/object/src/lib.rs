@@ -1,0 +1,45 @@
+//! One transfer as one object: what both ends must agree on, without any I/O.
+//!
+//! Files are laid in one offset space ([`Layout`]) in the order of the [`manifest`], a stream of
+//! bounded segments. The space is cut in chunks of [`CHUNK`] bytes; a chunk belongs to one big
+//! file or to a run of small ones, and the part of a file in one chunk is a [`Piece`]. A piece's
+//! [`Digest`] is its BLAKE3 subtree, so the digests of a file's pieces give the digest that
+//! `b3sum` prints. What is safe at the receiving end is kept in a [`journal`] by file, not by
+//! offset, so that a tree which changed between two runs keeps what did not change.
+//!
+//! ```
+//! use packtrain_object::{CHUNK, ChunkIndex, EntryId, EntryKind, Layout, digest};
+//!
+//! let file = vec![7u8; CHUNK.get() as usize + 5];
+//! let mut layout = Layout::new();
+//! layout.push(EntryId(0), &EntryKind::File { size: file.len() as u64 });
+//! let chunks = [ChunkIndex(0), ChunkIndex(1)].map(|chunk| {
+//!     let piece = &layout.pieces(chunk)[0];
+//!     let at = piece.file_offset as usize;
+//!     let bytes = &file[at..at + piece.size().get() as usize];
+//!     digest::piece(piece.file_offset, piece.whole, bytes)
+//! });
+//! assert_eq!(digest::file_root(file.len() as u64, &chunks).0, *blake3::hash(&file).as_bytes());
+//! ```
+
+pub mod digest;
+pub mod journal;
+pub mod layout;
+pub mod manifest;
+pub mod rangeset;
+
+mod chunk;
+mod entry;
+mod path;
+mod wire;
+
+pub use chunk::{BLOCK, CHUNK, ChunkIndex, EntryId, SPACE_END};
+pub use digest::{Digest, FileHasher};
+pub use entry::{Entry, EntryKind, Mtime};
+pub use journal::{ChunkState, FileKey, FileState, JournalError, JournalState, Record, Replay};
+pub use layout::{Layout, LayoutError, Piece};
+pub use manifest::{
+    MAX_SEGMENT_BYTES, MAX_SEGMENT_ENTRIES, ManifestError, decode_segment, encode_segment,
+};
+pub use path::{PathError, RelPath};
+pub use rangeset::RangeSet;

@@ -1,0 +1,262 @@
+//! The manifest on the wire: a stream of segments, each a run of entries.
+//!
+//! A segment is: version (1 byte), id of the first entry, number of entries, and the entries.
+//! An entry is: bytes of the path shared with the entry before, the rest of the path (length
+//! and bytes), a head byte (kind in the low two bits; flags: same mode, same owner, same second
+//! as the entry before), then what the head does not say: mode, owner and group, seconds (as a
+//! difference), nanoseconds, and for a file its size, for a link its target. Numbers are LEB128
+//! with one spelling each; the entry before the first is all zeros with an empty path.
+
+use crate::chunk::EntryId;
+use crate::entry::{Entry, EntryKind, Mtime};
+use crate::path::{MAX_PATH, PathError, RelPath};
+use crate::wire::{Reader, put_bytes, put_int, put_uint};
+
+/// The longest segment in bytes.
+pub const MAX_SEGMENT_BYTES: usize = 512 << 10;
+/// The most entries in a segment.
+pub const MAX_SEGMENT_ENTRIES: usize = 4096;
+/// The most bytes that the paths of a segment may have when they are written out in full: front
+/// coding must not let a peer make us hold many times what it sent.
+pub const MAX_SEGMENT_PATHS: usize = 4 << 20;
+
+/// The version of the segments that this build reads and writes.
+const VERSION: u8 = 1;
+/// The longest target of a symbolic link (Linux `PATH_MAX`).
+const MAX_TARGET: usize = 4096;
+/// The largest file: what a signed 64-bit file offset can say.
+const MAX_SIZE: u64 = i64::MAX as u64;
+/// Head byte and numbers of one entry at their longest.
+const MAX_FIXED: usize = 64;
+/// Version, first id and count at their longest.
+const MAX_HEADER: usize = 16;
+
+const KIND: u8 = 0b0000_0011;
+const SAME_MODE: u8 = 0b0000_0100;
+const SAME_OWNER: u8 = 0b0000_1000;
+const SAME_SECOND: u8 = 0b0001_0000;
+
+/// Why a segment is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// It has more bytes, entries or path bytes than a segment may have.
+    #[error("a manifest segment is too large")]
+    TooLarge,
+    /// It is of a version that this build does not read.
+    #[error("a manifest segment has version {0}, this build reads version {VERSION}")]
+    Version(u8),
+    /// It ends early or a number is not in the form that a writer gives it.
+    #[error("a manifest segment is cut short or malformed")]
+    Malformed,
+    /// Bytes follow the last entry.
+    #[error("bytes follow the end of a manifest segment")]
+    Trailing,
+    /// A path that may not be used.
+    #[error("in a manifest segment: {0}")]
+    Path(#[from] PathError),
+    /// A size, mode, time, target or flag out of its range.
+    #[error("in a manifest segment: {0} is out of range")]
+    Field(&'static str),
+}
+
+/// One segment: `entries`, of which the first has the id `first`. Use [`fitting`] to know how
+/// many entries a segment takes; more than that makes bytes that [`decode_segment`] refuses.
+pub fn encode_segment(first: EntryId, entries: &[Entry]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAX_HEADER + entries.len() * 32);
+    out.push(VERSION);
+    put_uint(u64::from(first.0), &mut out);
+    put_uint(entries.len() as u64, &mut out);
+    let mut before = Before::default();
+    for entry in entries {
+        put_entry(entry, &before, &mut out);
+        before.set(entry);
+    }
+    out
+}
+
+/// How many of `entries`, from the first, a segment takes; at least one if there is one.
+pub fn fitting(entries: &[Entry]) -> usize {
+    let (mut bytes, mut paths) = (MAX_HEADER, 0);
+    let mut fit = 0;
+    for entry in entries.iter().take(MAX_SEGMENT_ENTRIES) {
+        bytes += longest(entry);
+        paths += entry.path.as_bytes().len();
+        if bytes > MAX_SEGMENT_BYTES || paths > MAX_SEGMENT_PATHS {
+            break;
+        }
+        fit += 1;
+    }
+    fit.max(usize::from(!entries.is_empty()))
+}
+
+/// Whether [`decode_segment`] at the other end takes this entry: link target, size and numbers
+/// are in their ranges. A walk asks before it hands out an entry.
+pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
+    if entry.path.is_root() && entry.kind != EntryKind::Directory {
+        return Err(ManifestError::Path(PathError::Empty));
+    }
+    match &entry.kind {
+        EntryKind::File { size } if *size > MAX_SIZE => return Err(ManifestError::Field("size")),
+        EntryKind::Symlink { target }
+            if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) =>
+        {
+            return Err(ManifestError::Field("link target"));
+        }
+        _ => {}
+    }
+    if entry.mode > 0o7777 {
+        return Err(ManifestError::Field("mode"));
+    }
+    if entry.mtime.nanos >= 1_000_000_000 {
+        return Err(ManifestError::Field("time"));
+    }
+    Ok(())
+}
+
+/// The entries of a segment and the id of the first. Memory is bounded by the segment's length
+/// and [`MAX_SEGMENT_PATHS`].
+pub fn decode_segment(bytes: &[u8]) -> Result<(EntryId, Vec<Entry>), ManifestError> {
+    if bytes.len() > MAX_SEGMENT_BYTES {
+        return Err(ManifestError::TooLarge);
+    }
+    let mut reader = Reader(bytes);
+    match reader.byte() {
+        Some(VERSION) => {}
+        Some(other) => return Err(ManifestError::Version(other)),
+        None => return Err(ManifestError::Malformed),
+    }
+    let first = reader.uint32().ok_or(ManifestError::Malformed)?;
+    let count = reader.uint().ok_or(ManifestError::Malformed)?;
+    if count > MAX_SEGMENT_ENTRIES as u64 {
+        return Err(ManifestError::TooLarge);
+    }
+    if u64::from(first) + count > u64::from(u32::MAX) {
+        return Err(ManifestError::Field("entry id"));
+    }
+    // The shortest entry takes four bytes.
+    let mut entries = Vec::with_capacity((count as usize).min(reader.0.len() / 4));
+    let mut before = Before::default();
+    let mut paths = 0;
+    for _ in 0..count {
+        let entry = read_entry(&mut reader, &before)?;
+        paths += entry.path.as_bytes().len();
+        if paths > MAX_SEGMENT_PATHS {
+            return Err(ManifestError::TooLarge);
+        }
+        before.set(&entry);
+        entries.push(entry);
+    }
+    if reader.is_empty() { Ok((EntryId(first), entries)) } else { Err(ManifestError::Trailing) }
+}
+
+/// What an entry may refer to in the one before it.
+#[derive(Default)]
+struct Before {
+    path: Vec<u8>,
+    mode: u32,
+    owner: (u32, u32),
+    secs: i64,
+}
+
+impl Before {
+    fn set(&mut self, entry: &Entry) {
+        self.path.clear();
+        self.path.extend_from_slice(entry.path.as_bytes());
+        self.mode = entry.mode;
+        self.owner = (entry.uid, entry.gid);
+        self.secs = entry.mtime.secs;
+    }
+}
+
+/// An upper bound of an entry's bytes in a segment.
+fn longest(entry: &Entry) -> usize {
+    let target = match &entry.kind {
+        EntryKind::Symlink { target } => target.len(),
+        _ => 0,
+    };
+    entry.path.as_bytes().len() + target + MAX_FIXED
+}
+
+fn put_entry(entry: &Entry, before: &Before, out: &mut Vec<u8>) {
+    let path = entry.path.as_bytes();
+    let shared = path.iter().zip(&before.path).take_while(|(a, b)| a == b).count();
+    put_uint(shared as u64, out);
+    put_bytes(&path[shared..], out);
+
+    let kind = match entry.kind {
+        EntryKind::File { .. } => 0,
+        EntryKind::Stream => 1,
+        EntryKind::Directory => 2,
+        EntryKind::Symlink { .. } => 3,
+    };
+    let same_mode = entry.mode == before.mode;
+    let same_owner = (entry.uid, entry.gid) == before.owner;
+    let same_second = entry.mtime.secs == before.secs;
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    out.push(
+        kind | flag(same_mode, SAME_MODE)
+            | flag(same_owner, SAME_OWNER)
+            | flag(same_second, SAME_SECOND),
+    );
+    if !same_mode {
+        put_uint(u64::from(entry.mode), out);
+    }
+    if !same_owner {
+        put_uint(u64::from(entry.uid), out);
+        put_uint(u64::from(entry.gid), out);
+    }
+    if !same_second {
+        put_int(entry.mtime.secs.wrapping_sub(before.secs), out);
+    }
+    put_uint(u64::from(entry.mtime.nanos), out);
+    match &entry.kind {
+        EntryKind::File { size } => put_uint(*size, out),
+        EntryKind::Symlink { target } => put_bytes(target, out),
+        EntryKind::Stream | EntryKind::Directory => {}
+    }
+}
+
+fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, ManifestError> {
+    const SHORT: ManifestError = ManifestError::Malformed;
+    let path = read_path(reader, before)?;
+    let head = reader.byte().ok_or(SHORT)?;
+    if head & !(KIND | SAME_MODE | SAME_OWNER | SAME_SECOND) != 0 {
+        return Err(ManifestError::Field("entry head"));
+    }
+    let mode = match head & SAME_MODE {
+        0 => reader.uint32().ok_or(SHORT)?,
+        _ => before.mode,
+    };
+    let (uid, gid) = match head & SAME_OWNER {
+        0 => (reader.uint32().ok_or(SHORT)?, reader.uint32().ok_or(SHORT)?),
+        _ => before.owner,
+    };
+    let secs = match head & SAME_SECOND {
+        0 => before.secs.wrapping_add(reader.int().ok_or(SHORT)?),
+        _ => before.secs,
+    };
+    let nanos = reader.uint32().ok_or(SHORT)?;
+    let kind = match head & KIND {
+        0 => EntryKind::File { size: reader.uint().ok_or(SHORT)? },
+        1 => EntryKind::Stream,
+        2 => EntryKind::Directory,
+        _ => EntryKind::Symlink { target: reader.bytes(MAX_TARGET).ok_or(SHORT)?.to_vec() },
+    };
+    let entry = Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid };
+    check_entry(&entry)?;
+    Ok(entry)
+}
+
+fn read_path(reader: &mut Reader<'_>, before: &Before) -> Result<RelPath, ManifestError> {
+    let shared = reader.uint().ok_or(ManifestError::Malformed)?;
+    let shared = usize::try_from(shared).ok().and_then(|n| before.path.get(..n));
+    let shared = shared.ok_or(ManifestError::Malformed)?;
+    let rest = reader.bytes(MAX_SEGMENT_BYTES).ok_or(ManifestError::Malformed)?;
+    if shared.len() + rest.len() > MAX_PATH {
+        return Err(PathError::TooLong.into());
+    }
+    Ok(RelPath::try_from([shared, rest].concat())?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! What the sender still has to move: ranges assigned, ranges to repeat, ranges not yet
+//! acknowledged.
+
+use std::collections::VecDeque;
+
+use crate::core::ranges::Ranges;
+
+/// The ranges of one sender.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// Not sent yet, in the order of assignment.
+    fresh: VecDeque<(u64, u64)>,
+    fresh_bytes: u64,
+    /// Declared lost and not sent again yet; lowest first.
+    lost: Ranges,
+    /// Assigned and not acknowledged, sent or not.
+    unacked: Ranges,
+}
+
+/// A piece to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) repeat: bool,
+}
+
+impl Backlog {
+    /// Bytes assigned and not acknowledged.
+    pub(crate) fn unacked(&self) -> u64 {
+        self.unacked.total()
+    }
+
+    /// Bytes that could be sent now.
+    pub(crate) fn sendable(&self) -> u64 {
+        self.fresh_bytes + self.lost.total()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.unacked.is_empty()
+    }
+
+    pub(crate) fn assign(&mut self, a: u64, b: u64) {
+        if a >= b {
+            return;
+        }
+        self.unacked.insert(a, b);
+        self.fresh_bytes += b - a;
+        match self.fresh.back_mut() {
+            Some(back) if back.1 == a => back.1 = b,
+            _ => self.fresh.push_back((a, b)),
+        }
+    }
+
+    /// The next piece to send: repeats first unless `skip_lost`.
+    pub(crate) fn next(&self, skip_lost: bool) -> Option<Piece> {
+        if !skip_lost && let Some((a, b)) = self.lost.first() {
+            return Some(Piece { offset: a, len: b - a, repeat: true });
+        }
+        let (a, b) = self.fresh.front()?;
+        Some(Piece { offset: *a, len: b - a, repeat: false })
+    }
+
+    /// The first `n` bytes of the piece last returned by `next` were sent.
+    pub(crate) fn advance(&mut self, repeat: bool, n: u64) {
+        if repeat {
+            self.lost.advance(n);
+            return;
+        }
+        if let Some(front) = self.fresh.front_mut() {
+            front.0 += n;
+            self.fresh_bytes -= n;
+            if front.0 >= front.1 {
+                self.fresh.pop_front();
+            }
+        }
+    }
+
+    /// `a..b` arrived: `new` is called with each part that was not known to have.
+    pub(crate) fn acked(&mut self, a: u64, b: u64, new: impl FnMut(u64, u64)) {
+        if !self.lost.is_empty() {
+            self.lost.remove(a, b, |_, _| {});
+        }
+        self.unacked.remove(a, b, new);
+    }
+
+    /// `a..b` was lost: what of it is not acknowledged is to be repeated.
+    pub(crate) fn lost(&mut self, a: u64, b: u64) {
+        let mut at = a;
+        while at < b {
+            match self.unacked.end_of(at) {
+                Some(end) => {
+                    self.lost.insert(at, end.min(b));
+                    at = end;
+                }
+                None => match self.unacked.next_start(at) {
+                    Some(start) => at = start,
+                    None => break,
+                },
+            }
+        }
+    }
+
+    /// Takes back what of `a..b` is not acknowledged.
+    pub(crate) fn revoke(&mut self, a: u64, b: u64, returned: impl FnMut(u64, u64)) {
+        self.lost.remove(a, b, |_, _| {});
+        self.unacked.remove(a, b, returned);
+        let fresh = std::mem::take(&mut self.fresh);
+        self.fresh_bytes = 0;
+        for (s, e) in fresh {
+            for (s, e) in [(s, e.min(a)), (s.max(b), e)] {
+                if s < e {
+                    self.fresh.push_back((s, e));
+                    self.fresh_bytes += e - s;
+                }
+            }
+        }
+    }
+
+    /// The lowest `limit` bytes not acknowledged, for a tail probe.
+    pub(crate) fn oldest(&self, limit: u64) -> Option<(u64, u64)> {
+        let (a, b) = self.unacked.first()?;
+        let sent = self.fresh.front().filter(|(s, _)| *s >= a).map_or(b, |(s, _)| b.min(*s));
+        (a < sent).then(|| (a, sent.min(a + limit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acked(backlog: &mut Backlog, a: u64, b: u64) -> Vec<(u64, u64)> {
+        let mut new = Vec::new();
+        backlog.acked(a, b, |s, e| new.push((s, e)));
+        new
+    }
+
+    #[test]
+    fn each_byte_is_acknowledged_once() {
+        let mut backlog = Backlog::default();
+        backlog.assign(0, 100);
+        backlog.assign(100, 200);
+        assert_eq!(backlog.next(false), Some(Piece { offset: 0, len: 200, repeat: false }));
+        backlog.advance(false, 150);
+        backlog.lost(10, 30);
+        assert_eq!(backlog.next(false), Some(Piece { offset: 10, len: 20, repeat: true }));
+        assert_eq!(backlog.next(true), Some(Piece { offset: 150, len: 50, repeat: false }));
+        assert_eq!(acked(&mut backlog, 0, 20), [(0, 20)]);
+        assert_eq!(backlog.next(false), Some(Piece { offset: 20, len: 10, repeat: true }));
+        assert_eq!(acked(&mut backlog, 0, 150), [(20, 150)]);
+        backlog.lost(0, 150);
+        assert_eq!(backlog.sendable(), 50, "what is acknowledged is never repeated");
+        assert_eq!(backlog.unacked(), 50);
+    }
+
+    #[test]
+    fn revoked_ranges_are_neither_sent_nor_repeated() {
+        let mut backlog = Backlog::default();
+        backlog.assign(0, 100);
+        backlog.advance(false, 40);
+        backlog.lost(0, 10);
+        assert_eq!(acked(&mut backlog, 10, 20), [(10, 20)]);
+        let mut returned = Vec::new();
+        backlog.revoke(5, 60, |s, e| returned.push((s, e)));
+        assert_eq!(returned, [(5, 10), (20, 60)]);
+        assert_eq!(backlog.unacked(), 5 + 40);
+        assert_eq!(backlog.sendable(), 5 + 40);
+        backlog.lost(0, 100);
+        assert_eq!(backlog.next(false), Some(Piece { offset: 0, len: 5, repeat: true }));
+        backlog.advance(true, 5);
+        assert_eq!(backlog.next(false), Some(Piece { offset: 60, len: 40, repeat: true }));
+    }
+}

@@ -1,0 +1,309 @@
+//! The receiving half: what arrived, and when to report it.
+
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::codec::frame::{Ack, Frame, Mark, Report, ack_len};
+use crate::config::limits::{LANES, REPORT_MAX, REPORT_MIN};
+use crate::core::lane::Lane;
+use crate::seam::Placed;
+use crate::stats::FlowStats;
+
+/// Each interval is told in this many reports.
+const REPEATS: usize = 3;
+/// Most arrival marks of one report; more are thinned.
+const MARKS: usize = 16;
+/// Room for intervals in one report packet, in bytes: the base MTU less headers and marks.
+const ACK_BYTES: usize = 800;
+/// The drain rate is measured over at least this.
+const DRAIN_SPAN: Duration = Duration::from_millis(10);
+/// Room below this share of the most ever seen counts as low.
+const LOW_ROOM: u64 = 4;
+
+/// How often reports leave at a smoothed round trip.
+pub(crate) fn report_interval(srtt: Duration) -> Duration {
+    (srtt / 16).clamp(REPORT_MIN, REPORT_MAX)
+}
+
+/// The receiver's side of one flow.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    number: u64,
+    reported_at: Time,
+    /// When the oldest arrival not yet reported came.
+    pending_since: Option<Time>,
+    urgent: bool,
+    /// Lowest number that arrived in each of the last intervals, newest first, per lane.
+    lows: Vec<[u64; REPEATS]>,
+    marks: Vec<Mark>,
+    thinning: u32,
+    skipped_marks: u32,
+    host_drops: [u32; LANES],
+    room: ByteCount,
+    drain: Drain,
+    repeats_left: usize,
+    last_lane: u8,
+}
+
+impl Receiver {
+    pub(crate) fn new(now: Time, lanes: usize, room: ByteCount) -> Self {
+        Self {
+            number: 0,
+            reported_at: now,
+            pending_since: None,
+            urgent: false,
+            lows: vec![[u64::MAX; REPEATS]; lanes],
+            marks: Vec::with_capacity(MARKS),
+            thinning: 1,
+            skipped_marks: 0,
+            host_drops: [0; LANES],
+            room,
+            drain: Drain { since: now, room, most: room, ..Drain::default() },
+            repeats_left: 0,
+            last_lane: 0,
+        }
+    }
+
+    /// A data packet was offered to the placement; `gap` if numbers before it are missing.
+    /// True if it is to be acknowledged.
+    #[inline]
+    pub(crate) fn on_data(
+        &mut self,
+        lane: u8,
+        pn: u64,
+        gap: bool,
+        bytes: usize,
+        placed: Placed,
+        stats: &mut FlowStats,
+    ) -> bool {
+        if placed == Placed::NoRoom {
+            stats.refused_packets += 1;
+            return false;
+        }
+        stats.received_packets += 1;
+        stats.received_bytes += ByteCount(bytes as u64);
+        stats.duplicate_packets += u64::from(placed == Placed::Duplicate);
+        self.drain.placed += bytes as u64;
+        self.on_arrival(lane, pn, gap);
+        true
+    }
+
+    /// A packet of any kind arrived that reports must tell.
+    #[inline]
+    pub(crate) fn on_arrival(&mut self, lane: u8, pn: u64, gap: bool) {
+        let low = &mut self.lows[usize::from(lane)][0];
+        *low = pn.min(*low);
+        self.urgent |= gap;
+    }
+
+    /// A batch was worked through; `last` is its last packet's number.
+    pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8, last: u64) {
+        self.pending_since.get_or_insert(now);
+        self.repeats_left = REPEATS;
+        self.last_lane = lane;
+        self.skipped_marks += 1;
+        if self.skipped_marks < self.thinning {
+            return;
+        }
+        self.skipped_marks = 0;
+        if self.marks.len() == MARKS {
+            let mut keep = false;
+            self.marks.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.thinning *= 2;
+        }
+        self.marks.push(Mark { lane, pn: last, at: received_at });
+    }
+
+    /// The pool has this much room. Room that comes back after it was low is told at once.
+    pub(crate) fn set_room(&mut self, now: Time, room: ByteCount) {
+        let low = self.drain.most.get() / LOW_ROOM;
+        if self.room.get() < low && room.get() >= low {
+            self.pending_since.get_or_insert(now);
+            self.urgent = true;
+        }
+        self.room = room;
+        self.drain.update(now, room);
+    }
+
+    pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
+        if let Some(slot) = self.host_drops.get_mut(usize::from(lane)) {
+            *slot = total;
+        }
+    }
+
+    pub(crate) fn total_host_drops(&self) -> u64 {
+        self.host_drops.iter().map(|n| u64::from(*n)).sum()
+    }
+
+    /// A tail probe asks for a report at once.
+    pub(crate) fn ask(&mut self, now: Time) {
+        self.pending_since.get_or_insert(now);
+        self.urgent = true;
+    }
+
+    /// When the next report is due.
+    pub(crate) fn poll_timeout(&self, srtt: Duration) -> Option<Time> {
+        let interval = report_interval(srtt);
+        match self.pending_since {
+            Some(_) if self.urgent => Some(self.reported_at + REPORT_MIN / 4),
+            Some(since) => Some((self.reported_at + interval).max(since)),
+            // The last intervals are repeated also when nothing new arrives.
+            None => (self.repeats_left > 0).then(|| self.reported_at + interval),
+        }
+    }
+
+    /// The report due now, in as many frames as its intervals need, one to a packet.
+    pub(crate) fn poll(
+        &mut self,
+        now: Time,
+        srtt: Duration,
+        lanes: &[Lane],
+        stats: &FlowStats,
+    ) -> Vec<Frame> {
+        if self.poll_timeout(srtt).is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let mut acks = self.intervals(lanes);
+        let mut frames = Vec::with_capacity(1);
+        loop {
+            let mut report = self.head(now, stats);
+            let mut used = 0;
+            while let Some(ack) = acks.last() {
+                used += ack_len(ack);
+                if used > ACK_BYTES && !report.acks.is_empty() {
+                    break;
+                }
+                report.acks.extend(acks.pop());
+            }
+            frames.push(Frame::Report(report));
+            if acks.is_empty() {
+                break;
+            }
+        }
+        self.next_interval(now);
+        frames
+    }
+
+    fn head(&mut self, now: Time, stats: &FlowStats) -> Report {
+        self.number += 1;
+        Report {
+            number: self.number,
+            at: now,
+            received: stats.received_bytes,
+            refused: stats.refused_packets,
+            host_drops: self.total_host_drops(),
+            ecn_ce: stats.ecn_ce,
+            room: self.room,
+            drain: self.drain.rate,
+            marks: std::mem::take(&mut self.marks),
+            acks: Vec::new(),
+        }
+    }
+
+    /// What arrived since the lowest number of the last intervals, per lane, cut so that each
+    /// piece fits a packet.
+    fn intervals(&self, lanes: &[Lane]) -> Vec<Ack> {
+        let mut acks = Vec::with_capacity(lanes.len());
+        for (i, lane) in lanes.iter().enumerate() {
+            let start = self.lows[i].iter().copied().min().unwrap_or(u64::MAX);
+            let start = start.max(lane.window.floor());
+            let end = lane.window.next();
+            if start < end {
+                let runs = lane.window.runs(start, end);
+                split(Ack { lane: i as u8, start, end, runs }, &mut acks);
+            }
+        }
+        acks
+    }
+
+    fn next_interval(&mut self, now: Time) {
+        for low in &mut self.lows {
+            low.rotate_right(1);
+            low[0] = u64::MAX;
+        }
+        self.repeats_left = if self.pending_since.is_some() { REPEATS } else { self.repeats_left };
+        self.repeats_left = self.repeats_left.saturating_sub(1);
+        self.reported_at = now;
+        self.pending_since = None;
+        self.urgent = false;
+        self.thinning = (self.thinning / 2).max(1);
+    }
+
+    /// The lane heard last, by which reports go.
+    pub(crate) fn lane(&self) -> u8 {
+        self.last_lane
+    }
+}
+
+/// Cuts an interval into pieces that each fit a packet.
+fn split(ack: Ack, out: &mut Vec<Ack>) {
+    if ack_len(&ack) <= ACK_BYTES || ack.runs.len() < 2 {
+        out.push(ack);
+        return;
+    }
+    let Ack { lane, start, end, mut runs } = ack;
+    let upper = runs.split_off(runs.len() / 2);
+    let middle = upper[0].0;
+    split(Ack { lane, start, end: middle, runs }, out);
+    split(Ack { lane, start: middle, end, runs: upper }, out);
+}
+
+/// How fast the pool empties: what was placed less what the pool's room lost.
+#[derive(Debug, Default)]
+struct Drain {
+    rate: DataRate,
+    since: Time,
+    placed: u64,
+    room: ByteCount,
+    most: ByteCount,
+}
+
+impl Drain {
+    fn update(&mut self, now: Time, room: ByteCount) {
+        self.most = self.most.max(room);
+        let span = now.since(self.since);
+        if span < DRAIN_SPAN {
+            return;
+        }
+        let drained = (self.placed + room.get()).saturating_sub(self.room.get());
+        // An empty pool that nothing enters says nothing of how fast it could drain.
+        if drained > 0 || room.get() < self.most.get() / 2 {
+            let rate = DataRate::from_bytes_over(ByteCount(drained), span);
+            self.rate = if rate > self.rate { rate } else { mean(self.rate, rate) };
+        }
+        (self.since, self.placed, self.room) = (now, 0, room);
+    }
+}
+
+fn mean(old: DataRate, new: DataRate) -> DataRate {
+    DataRate::from_bps(old.as_bps() / 4 * 3 + new.as_bps() / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_too_rich_for_a_packet_are_cut() {
+        let runs: Vec<_> = (0..9000u64).map(|i| (i * 5, i * 5 + 2)).collect();
+        let whole = Ack { lane: 0, start: 0, end: 45_000, runs: runs.clone() };
+        let mut pieces = Vec::new();
+        split(whole, &mut pieces);
+        assert!(pieces.iter().all(|p| ack_len(p) <= ACK_BYTES));
+        assert!(pieces.windows(2).all(|w| w[0].end == w[1].start));
+        let told: Vec<_> = pieces.into_iter().flat_map(|p| p.runs).collect();
+        assert_eq!(told, runs);
+    }
+
+    #[test]
+    fn the_drain_rate_is_what_left_the_pool() {
+        let mut drain = Drain { room: ByteCount(1_000_000), ..Drain::default() };
+        drain.placed = 500_000;
+        drain.update(Time::ZERO + DRAIN_SPAN, ByteCount(600_000));
+        assert_eq!(drain.rate, DataRate::from_bps(100_000 * 800));
+        drain.update(Time::ZERO + DRAIN_SPAN * 2, ByteCount(1_000_000));
+        assert_eq!(drain.rate, DataRate::from_bps(400_000 * 800), "a faster drain counts at once");
+    }
+}

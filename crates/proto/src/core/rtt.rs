@@ -1,0 +1,79 @@
+//! The round trip, as RFC 9002 section 5 estimates it.
+
+use packtrain_units::{Duration, Time};
+
+/// The span over which the least round trip is kept, in two halves.
+const HALF: Duration = Duration::from_secs(5);
+
+/// Estimator of one flow's round trip. The receiver's own delay is taken off before.
+#[derive(Debug, Default)]
+pub(crate) struct Rtt {
+    pub(crate) latest: Duration,
+    pub(crate) smoothed: Option<Duration>,
+    pub(crate) variation: Duration,
+    minima: [Duration; 2],
+    since: Time,
+}
+
+impl Rtt {
+    /// Takes a sample; zero is taken as one microsecond.
+    pub(crate) fn sample(&mut self, now: Time, latest: Duration) {
+        let latest = latest.max(Duration::from_micros(1));
+        self.latest = latest;
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(latest);
+                self.variation = latest / 2;
+                self.minima = [latest; 2];
+                self.since = now;
+            }
+            Some(smoothed) => {
+                let off = latest.max(smoothed) - latest.min(smoothed);
+                self.variation = (self.variation * 3 + off) / 4;
+                self.smoothed = Some((smoothed * 7 + latest) / 8);
+                if now.since(self.since) > HALF {
+                    self.minima = [latest, self.minima[0]];
+                    self.since = now;
+                }
+                self.minima[0] = self.minima[0].min(latest);
+            }
+        }
+    }
+
+    /// The smoothed round trip, or a guess of 100 ms before the first sample.
+    pub(crate) fn smoothed_or_guess(&self) -> Duration {
+        self.smoothed.unwrap_or(Duration::from_millis(100))
+    }
+
+    /// The least round trip of the last five to ten seconds, if any was measured.
+    pub(crate) fn min(&self) -> Option<Duration> {
+        self.smoothed.map(|_| self.minima[0].min(self.minima[1]))
+    }
+
+    /// How long after sending a packet its report is overdue, the receiver's `delay` included.
+    pub(crate) fn overdue(&self, delay: Duration) -> Duration {
+        let smoothed = self.smoothed_or_guess();
+        smoothed + (smoothed / 2).max(self.variation * 4) + delay * 2 + Duration::from_millis(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_rfc_9002_and_forgets_old_minima() {
+        let mut rtt = Rtt::default();
+        let ms = Duration::from_millis;
+        rtt.sample(Time::ZERO, ms(100));
+        assert_eq!((rtt.smoothed, rtt.variation), (Some(ms(100)), ms(50)));
+        rtt.sample(Time::ZERO, ms(60));
+        assert_eq!(rtt.smoothed, Some(ms(95)));
+        assert_eq!(rtt.variation, Duration::from_micros(47_500));
+        assert_eq!(rtt.min(), Some(ms(60)));
+        for s in 1..4 {
+            rtt.sample(Time::ZERO + Duration::from_secs(6 * s), ms(90));
+        }
+        assert_eq!(rtt.min(), Some(ms(90)));
+    }
+}

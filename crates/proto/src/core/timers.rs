@@ -1,0 +1,240 @@
+//! Everything in the core that waits for time: paths, liveness, reports, losses, tail probes,
+//! size probes, silence, the controller's own timer.
+
+use packtrain_units::{Duration, Time};
+use serde_json::json;
+
+use crate::breaker::Breaker;
+use crate::codec::frame::Frame;
+use crate::config::limits::{LANES, SILENCE};
+use crate::core::receiver::report_interval;
+use crate::core::{Control, Core};
+use crate::life::Due;
+use crate::seam::{CloseReason, Event};
+use crate::stats::Limit;
+
+/// The receiver is told of a changed round trip no more often than this.
+const TELL_GAP: Duration = Duration::from_millis(100);
+/// While the receiver has no room it is asked this often at least.
+const PERSIST_GAP: Duration = Duration::from_millis(50);
+
+impl Core {
+    /// When `tick` has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let life = self.life.poll_timeout();
+        if self.life.is_over() {
+            return life;
+        }
+        let paths = self.lanes.iter().filter_map(|lane| lane.path.poll_timeout());
+        let due = life.into_iter().chain(paths).min();
+        if !self.life.is_established() {
+            return due;
+        }
+        due.into_iter().chain(self.sender_timeout()).chain(self.receiver_timeout()).min()
+    }
+
+    fn receiver_timeout(&self) -> Option<Time> {
+        self.receiver.as_ref()?.poll_timeout(self.pace())
+    }
+
+    fn sender_timeout(&self) -> Option<Time> {
+        let sender = self.sender.as_ref()?;
+        let overdue = self.overdue();
+        let tails = self.lanes.iter().filter_map(|lane| lane.tail_at(overdue));
+        [
+            sender.loss_deadline(&self.lanes, &self.rtt),
+            sender.mtu.poll_timeout(),
+            sender.paced_until(),
+            sender.poll_timeout(),
+            self.silent_at(),
+            self.persist_at(),
+            self.tell_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(tails)
+        .min()
+    }
+
+    /// Does everything that is due.
+    pub(crate) fn tick(&mut self, now: Time) {
+        while let Some(due) = self.life.poll(now) {
+            self.on_life(now, due);
+        }
+        if self.life.is_over() {
+            return;
+        }
+        self.poll_paths(now);
+        if !self.life.is_established() {
+            return;
+        }
+        self.poll_receiver(now);
+        self.poll_sender(now);
+    }
+
+    fn on_life(&mut self, now: Time, due: Due) {
+        match due {
+            Due::Keepalive => self.ping_all(now),
+            Due::Stalled => {
+                self.log.note(now, "life:stalled", || json!({}));
+                self.events.push_back(Event::Stalled);
+            }
+            Due::Silent => self.end(now, CloseReason::Silent(SILENCE), true),
+            Due::Unreachable => self.end(now, CloseReason::Unreachable, false),
+            Due::Close(code) => {
+                for lane in 0..self.lanes.len() {
+                    if let Some(to) = self.lanes[lane].path.last_known() {
+                        let frame = Frame::Close { code };
+                        let lane = lane as u8;
+                        let control = Control { lane, to, frame, pad: None, tracked: false };
+                        self.controls.push_back(control);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_paths(&mut self, now: Time) {
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.path.poll_timeout().is_none_or(|at| now < at) {
+                continue;
+            }
+            let srtt = self.rtt.smoothed.unwrap_or_default();
+            for (to, token) in lane.path.poll(now, &mut self.rng) {
+                let frame = Frame::Ping { token, srtt };
+                let lane = i as u8;
+                self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
+            }
+        }
+    }
+
+    fn poll_receiver(&mut self, now: Time) {
+        let pace = self.pace();
+        let Some(receiver) = &mut self.receiver else { return };
+        let lane = usize::from(receiver.lane()).min(self.lanes.len() - 1);
+        let Some(to) = self.lanes[lane].path.remote() else { return };
+        for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
+            self.stats.reports += 1;
+            let lane = lane as u8;
+            self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
+        }
+    }
+
+    fn poll_sender(&mut self, now: Time) {
+        let (silent_at, persist_at, tell_at) =
+            (self.silent_at(), self.persist_at(), self.tell_at());
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let Some(sender) = &mut self.sender else { return };
+        sender.on_timeout(now);
+        if due(silent_at) {
+            sender.breaker.silence();
+            self.log.note(now, "breaker:silence", || json!({}));
+        }
+        if due(sender.loss_deadline(&self.lanes, &self.rtt))
+            && sender.on_loss_timer(now, &mut self.lanes, &self.rtt, &mut self.stats)
+        {
+            self.mtu_changed(now);
+        }
+        self.poll_tails(now);
+        self.poll_mtu(now);
+        if due(persist_at) || due(tell_at) {
+            self.told_srtt = self.rtt.smoothed_or_guess();
+            self.told_at = now;
+            self.ping(now, self.next_lane % self.lanes.len(), false);
+        }
+    }
+
+    /// Lanes whose last packets were not answered: a small probe, and the oldest data again.
+    fn poll_tails(&mut self, now: Time) {
+        let overdue = self.overdue();
+        for i in 0..self.lanes.len() {
+            if self.lanes[i].tail_at(overdue).is_none_or(|at| now < at) {
+                continue;
+            }
+            let died = self.lanes[i].on_tail_probe(now);
+            self.ping(now, i, true);
+            let others = self.lanes.iter().any(|lane| lane.is_open() && !lane.is_dead());
+            let Some(sender) = &mut self.sender else { return };
+            if !sender.breaker.is_silent() {
+                sender.repeat_oldest();
+            }
+            if died && others {
+                sender.abandon(now, &mut self.lanes[i], &mut self.stats);
+                self.log.note(now, "path:dead", || json!({ "lane": i }));
+            }
+        }
+    }
+
+    fn poll_mtu(&mut self, now: Time) {
+        let patience = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
+        let Some(sender) = &mut self.sender else { return };
+        if sender.mtu.poll_timeout().is_none_or(|at| now < at) {
+            return;
+        }
+        let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
+        let Some(to) = self.lanes[lane].path.remote() else { return };
+        let before = sender.mtu.current();
+        let token = self.rng.next_u64();
+        let size = sender.mtu.poll(now, token, patience);
+        if sender.mtu.current() != before {
+            self.mtu_changed(now);
+        }
+        if let Some(size) = size {
+            let frame = Frame::Ping { token, srtt: self.rtt.smoothed.unwrap_or_default() };
+            let lane = lane as u8;
+            self.controls.push_back(Control { lane, to, frame, pad: Some(size), tracked: false });
+        }
+    }
+
+    /// Pings by every lane that is open.
+    fn ping_all(&mut self, now: Time) {
+        for lane in 0..self.lanes.len() {
+            self.ping(now, lane, false);
+        }
+    }
+
+    fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
+        let Some(to) = self.lanes[lane].path.remote() else { return };
+        let token = self.lanes[lane].path.token(now, &mut self.rng);
+        let srtt = self.rtt.smoothed.unwrap_or_default();
+        let frame = Frame::Ping { token, srtt };
+        self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
+    }
+
+    /// The round trip that sets the pace of reports: the sender's, if it told it.
+    fn pace(&self) -> Duration {
+        let own = self.rtt.smoothed_or_guess();
+        if self.told_srtt.is_zero() { own } else { self.told_srtt }
+    }
+
+    fn overdue(&self) -> Duration {
+        self.rtt.overdue(report_interval(self.rtt.smoothed_or_guess()))
+    }
+
+    /// When the path counts as silent and data stops.
+    fn silent_at(&self) -> Option<Time> {
+        let sender = self.sender.as_ref()?;
+        let patience = Breaker::patience(self.rtt.smoothed_or_guess());
+        let waits = sender.in_flight() > 0 && !sender.breaker.is_silent();
+        waits.then(|| sender.reported_at + patience)
+    }
+
+    /// When to ask a receiver without room, nothing being under way.
+    fn persist_at(&self) -> Option<Time> {
+        let sender = self.sender.as_ref()?;
+        let gap = self.rtt.smoothed_or_guess().max(PERSIST_GAP);
+        let stuck = sender.in_flight() == 0
+            && (sender.limit == Limit::Credit || sender.limit == Limit::Silence);
+        stuck.then(|| self.life.said_at() + gap)
+    }
+
+    /// When to tell the receiver that the round trip changed by a quarter.
+    fn tell_at(&self) -> Option<Time> {
+        self.sender.as_ref()?;
+        let srtt = self.rtt.smoothed?;
+        let off = srtt.max(self.told_srtt) - srtt.min(self.told_srtt);
+        (off > self.told_srtt / 4).then(|| self.told_at + TELL_GAP)
+    }
+}
+
+const _: () = assert!(LANES <= 16, "a lane is four bits on the wire");

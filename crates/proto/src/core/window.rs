@@ -1,0 +1,118 @@
+//! Which packet numbers of one lane have arrived: refuses replays, and is what reports tell.
+
+use crate::config::limits::WINDOW_PACKETS;
+
+const WORDS: u64 = WINDOW_PACKETS / 64;
+
+/// A ring of one bit a packet number below the largest seen.
+#[derive(Debug)]
+pub(crate) struct Window {
+    words: Box<[u64]>,
+    next: u64,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Self { words: vec![0; WORDS as usize].into_boxed_slice(), next: 0 }
+    }
+
+    /// One past the largest number seen.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The lowest number whose fate is still known.
+    pub(crate) fn floor(&self) -> u64 {
+        (self.next.div_ceil(64)).saturating_sub(WORDS) * 64
+    }
+
+    /// Whether `pn` is new: above all, or within the window and not yet set.
+    pub(crate) fn is_new(&self, pn: u64) -> bool {
+        pn >= self.next || (pn >= self.floor() && !self.bit(pn))
+    }
+
+    /// Marks `pn`, which must be new.
+    pub(crate) fn set(&mut self, pn: u64) {
+        if pn >= self.next {
+            let (entered, last) = (self.next.div_ceil(64), pn / 64);
+            if last - entered.min(last) >= WORDS {
+                self.words.fill(0);
+            } else {
+                (entered..=last).for_each(|w| self.words[(w % WORDS) as usize] = 0);
+            }
+            self.next = pn + 1;
+        }
+        self.words[(pn / 64 % WORDS) as usize] |= 1 << (pn % 64);
+    }
+
+    fn bit(&self, pn: u64) -> bool {
+        self.words[(pn / 64 % WORDS) as usize] >> (pn % 64) & 1 == 1
+    }
+
+    /// The numbers of `start..end` that arrived, as ascending ranges; `end` at most `next` and
+    /// `start` at least `floor`.
+    pub(crate) fn runs(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        let mut at = start.max(self.floor());
+        let end = end.min(self.next);
+        while at < end {
+            let a = self.seek(at, end, true);
+            if a >= end {
+                break;
+            }
+            let b = self.seek(a, end, false);
+            runs.push((a, b));
+            at = b;
+        }
+        runs
+    }
+
+    /// The first number from `at` whose bit equals `set`, or `end`.
+    fn seek(&self, mut at: u64, end: u64, set: bool) -> u64 {
+        while at < end {
+            let word = self.words[(at / 64 % WORDS) as usize];
+            let word = if set { word } else { !word } >> (at % 64);
+            if word != 0 {
+                return (at + u64::from(word.trailing_zeros())).min(end);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn agrees_with_a_set(
+            jumps in proptest::collection::vec(
+                prop_oneof![8 => -200i64..200, 1 => 0i64..600_000], 1..120)
+        ) {
+            let mut window = Window::new();
+            let mut seen = BTreeSet::new();
+            for jump in jumps {
+                let pn = window.next().saturating_add_signed(jump);
+                let new = pn >= window.floor() && !seen.contains(&pn);
+                prop_assert_eq!(window.is_new(pn), new, "pn {}", pn);
+                if new {
+                    window.set(pn);
+                    seen.insert(pn);
+                }
+            }
+            let floor = window.floor();
+            let told: Vec<u64> =
+                window.runs(floor, window.next()).into_iter().flat_map(|(a, b)| a..b).collect();
+            let known: Vec<u64> = seen.range(floor..).copied().collect();
+            prop_assert_eq!(told, known);
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Hostile input.
+use super::*;

@@ -1,0 +1,411 @@
+//! Two flows and a small network between them, in virtual time.
+
+mod hostile;
+mod network;
+mod speed;
+mod transfer;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use packtrain_cc::{ControllerConfig, build};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
+
+use crate::{
+    BATCH_BYTES, Datagrams, Event, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement,
+    Role, Suite,
+};
+
+/// One direction of the network.
+#[derive(Clone, Debug)]
+struct Link {
+    rate: DataRate,
+    delay: Duration,
+    queue: Duration,
+    loss: f64,
+    duplicate: f64,
+    /// Share of packets that take up to `detour` longer.
+    reorder: f64,
+    detour: Duration,
+    mtu: usize,
+    down: bool,
+    free_at: Time,
+}
+
+impl Link {
+    fn new(rate: DataRate, rtt: Duration) -> Self {
+        Self {
+            rate,
+            delay: rtt / 2,
+            queue: rtt.max(Duration::from_millis(2)),
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            detour: Duration::ZERO,
+            mtu: 9000,
+            down: false,
+            free_at: Time::ZERO,
+        }
+    }
+
+    /// When a datagram of `size` sent at `now` arrives, once or more often or not at all.
+    fn offer(&mut self, now: Time, size: usize, rng: &mut Rng) -> Vec<Time> {
+        if self.down || size > self.mtu || rng.chance(self.loss) {
+            return Vec::new();
+        }
+        let start = self.free_at.max(now);
+        if start.since(now) > self.queue {
+            return Vec::new();
+        }
+        self.free_at = start + self.rate.time_for(ByteCount(size as u64 + 42));
+        let mut at = self.free_at + self.delay;
+        if rng.chance(self.reorder) {
+            at += self.detour.mul_f64(rng.unit());
+        }
+        let mut arrivals = vec![at];
+        if rng.chance(self.duplicate) {
+            arrivals.push(at + self.detour.mul_f64(rng.unit()));
+        }
+        arrivals
+    }
+}
+
+/// The object: each byte is a function of its offset.
+#[derive(Debug, Default)]
+struct Source {
+    released: BTreeMap<u64, u64>,
+    pending_below: u64,
+    unreadable: std::ops::Range<u64>,
+}
+
+fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+impl Payload for Source {
+    fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill {
+        let at = at.get();
+        let end = at + out.len() as u64;
+        if at < self.unreadable.end && end > self.unreadable.start {
+            return Fill::Failed;
+        }
+        if at < self.pending_below {
+            return Fill::Pending;
+        }
+        // Only the edges carry the pattern: filling it all would be most of the test's time.
+        for i in (0..out.len().min(4)).chain(out.len().saturating_sub(4)..out.len()) {
+            out[i] = byte_at(at + i as u64);
+        }
+        Fill::Ready
+    }
+
+    fn release(&mut self, range: std::ops::Range<Offset>) {
+        let (a, b) = (range.start.get(), range.end.get());
+        let before = self.released.range(..b).next_back().map(|(_, e)| *e);
+        assert!(before.is_none_or(|e| e <= a), "released twice: {a}..{b}");
+        self.released.insert(a, b);
+    }
+}
+
+/// Where the bytes go: checks them, and that each is new or a duplicate.
+#[derive(Debug)]
+struct Sink {
+    have: BTreeMap<u64, u64>,
+    bytes: u64,
+    room: u64,
+    /// How fast the room comes back; none is at once.
+    drain: Option<DataRate>,
+    used: u64,
+    drained_at: Time,
+}
+
+impl Sink {
+    fn new() -> Self {
+        Self {
+            have: BTreeMap::new(),
+            bytes: 0,
+            room: 16 << 20,
+            drain: None,
+            used: 0,
+            drained_at: Time::ZERO,
+        }
+    }
+
+    fn drain(&mut self, now: Time) {
+        if let Some(rate) = self.drain {
+            let gone = rate.bytes_in(now.since(self.drained_at)).get();
+            if gone > 0 {
+                self.used = self.used.saturating_sub(gone);
+                self.drained_at = now;
+            }
+        }
+    }
+
+    fn is_whole(&self, len: u64) -> bool {
+        self.bytes == len
+    }
+}
+
+impl Placement for Sink {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        let (a, b) = (at.get(), at.get() + bytes.len() as u64);
+        for i in (0..bytes.len().min(4)).chain(bytes.len().saturating_sub(4)..bytes.len()) {
+            assert_eq!(bytes[i], byte_at(a + i as u64), "byte {} is wrong", a + i as u64);
+        }
+        if self.used + bytes.len() as u64 > self.room {
+            return Placed::NoRoom;
+        }
+        let mut have = 0;
+        let (mut start, mut end) = (a, b);
+        while let Some((&s, &e)) = self.have.range(..=end).next_back().filter(|(_, e)| **e >= start)
+        {
+            have += e.min(b).saturating_sub(s.max(a));
+            (start, end) = (start.min(s), end.max(e));
+            self.have.remove(&s);
+        }
+        self.have.insert(start, end);
+        self.bytes += b - a - have;
+        if self.drain.is_some() {
+            self.used += b - a - have;
+        }
+        if have == b - a { Placed::Duplicate } else { Placed::New }
+    }
+
+    fn room(&self) -> ByteCount {
+        ByteCount(self.room - self.used)
+    }
+}
+
+#[derive(Debug)]
+struct Flying {
+    to_receiver: bool,
+    lane: u8,
+    from: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// A sender, a receiver, and the network.
+#[derive(Debug)]
+struct Pair {
+    now: Time,
+    sender: Flow,
+    receiver: Flow,
+    forward: Link,
+    back: Link,
+    rng: Rng,
+    flying: BTreeMap<(Time, u64), Flying>,
+    sent: u64,
+    source: Source,
+    sink: Sink,
+    events: Vec<(bool, Time, Event)>,
+    /// The sender's address as the receiver sees it: a NAT may change it.
+    sender_port: u16,
+    /// Bytes on the wire towards the receiver, in order, if kept.
+    captured: Option<Vec<Vec<u8>>>,
+    slab: Vec<u8>,
+    digest: u64,
+}
+
+const RECEIVER_PORT: u16 = 2000;
+
+fn addr(port: u16, lane: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], port + u16::from(lane)))
+}
+
+fn keys() -> FlowKeys {
+    FlowKeys { suite: Suite::Aes128Gcm, secret: [42; 32] }
+}
+
+#[derive(Clone, Debug)]
+struct Setup {
+    controller: &'static str,
+    rate: DataRate,
+    rtt: Duration,
+    lanes: u8,
+    seed: u64,
+    max_mtu: u64,
+}
+
+impl Setup {
+    fn new(controller: &'static str, rate: DataRate, rtt: Duration) -> Self {
+        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472 }
+    }
+
+    fn pair(&self) -> Pair {
+        let now = Time::ZERO + Duration::from_secs(1);
+        let peers = |port| (0..self.lanes).map(|lane| vec![addr(port, lane)]).collect();
+        let mut config = FlowConfig::new(Role::Sender, keys(), 7, peers(RECEIVER_PORT));
+        config.max_mtu = ByteCount(self.max_mtu);
+        config.seed = self.seed;
+        let controller = build(
+            self.controller,
+            &ControllerConfig {
+                mtu: ByteCount(1472),
+                seed: self.seed,
+                now,
+                ceiling: None,
+                rtt: None,
+            },
+        );
+        let sender = Flow::new(config, Some(controller.unwrap()), now).unwrap();
+        let empty = (0..self.lanes).map(|_| Vec::new()).collect();
+        let config = FlowConfig::new(Role::Receiver, keys(), 7, empty);
+        let receiver = Flow::new(config, None, now).unwrap();
+        Pair {
+            now,
+            sender,
+            receiver,
+            forward: Link::new(self.rate, self.rtt),
+            back: Link::new(self.rate, self.rtt),
+            rng: Rng::new(self.seed),
+            flying: BTreeMap::new(),
+            sent: 0,
+            source: Source::default(),
+            sink: Sink::new(),
+            events: Vec::new(),
+            sender_port: 1000,
+            captured: None,
+            slab: vec![0; BATCH_BYTES],
+            digest: 0,
+        }
+    }
+}
+
+impl Pair {
+    fn assign(&mut self, len: u64) {
+        self.sender.assign(Offset(0)..Offset(len));
+    }
+
+    /// Steps until `done` or until `limit` after now; true if done.
+    fn run(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        while !done(self) {
+            self.send(true);
+            self.send(false);
+            let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
+            let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+            let next = timers.into_iter().flatten().chain(arrival).min();
+            let Some(next) = next.filter(|at| *at <= end) else {
+                self.now = end;
+                return done(self);
+            };
+            self.now = self.now.max(next);
+            self.sink.drain(self.now);
+            self.deliver();
+            self.sender.handle_timeout(self.now);
+            self.receiver.handle_timeout(self.now);
+            self.collect();
+        }
+        true
+    }
+
+    fn collect(&mut self) {
+        while let Some(event) = self.sender.poll_event() {
+            self.events.push((true, self.now, event));
+        }
+        while let Some(event) = self.receiver.poll_event() {
+            self.events.push((false, self.now, event));
+        }
+    }
+
+    fn send(&mut self, by_sender: bool) {
+        let mut slab = std::mem::take(&mut self.slab);
+        loop {
+            let flow = if by_sender { &mut self.sender } else { &mut self.receiver };
+            let Some(transmit) = flow.poll_transmit(self.now, &mut self.source, &mut slab) else {
+                break;
+            };
+            let port = if by_sender { self.sender_port } else { RECEIVER_PORT };
+            let from = addr(port, transmit.lane);
+            for datagram in slab[..transmit.len].chunks(transmit.segment) {
+                if let Some(captured) = self.captured.as_mut().filter(|_| by_sender) {
+                    captured.push(datagram.to_vec());
+                }
+                self.launch(by_sender, from, transmit.to, transmit.lane, datagram);
+            }
+        }
+        self.slab = slab;
+        self.collect();
+    }
+
+    fn launch(
+        &mut self,
+        by_sender: bool,
+        from: SocketAddr,
+        to: SocketAddr,
+        lane: u8,
+        bytes: &[u8],
+    ) {
+        for byte in &bytes[..9] {
+            self.digest = self.digest.wrapping_mul(31).wrapping_add(u64::from(*byte));
+        }
+        // A packet to an address the NAT no longer knows goes nowhere.
+        let known = if by_sender { RECEIVER_PORT } else { self.sender_port };
+        if to != addr(known, lane) {
+            return;
+        }
+        let link = if by_sender { &mut self.forward } else { &mut self.back };
+        for at in link.offer(self.now, bytes.len(), &mut self.rng) {
+            self.sent += 1;
+            let flying = Flying { to_receiver: by_sender, lane, from, bytes: bytes.to_vec() };
+            self.flying.insert((at, self.sent), flying);
+        }
+    }
+
+    /// Hands over what has arrived, in batches as receive coalescing makes them.
+    fn deliver(&mut self) {
+        while let Some(entry) = self.flying.first_entry() {
+            let ((at, _), first) = (*entry.key(), entry.get());
+            if at > self.now {
+                break;
+            }
+            let (to_receiver, lane, from) = (first.to_receiver, first.lane, first.from);
+            let stride = first.bytes.len();
+            let mut bytes = Vec::new();
+            while let Some(entry) = self.flying.first_entry() {
+                let next = entry.get();
+                let same = (next.to_receiver, next.lane, next.from) == (to_receiver, lane, from);
+                if entry.key().0 > self.now || !same || next.bytes.len() > stride {
+                    break;
+                }
+                let last = next.bytes.len() < stride;
+                bytes.extend_from_slice(&entry.remove().bytes);
+                if last {
+                    break;
+                }
+            }
+            self.give(to_receiver, lane, from, &mut bytes, stride, at);
+        }
+    }
+
+    fn give(
+        &mut self,
+        to_receiver: bool,
+        lane: u8,
+        from: SocketAddr,
+        bytes: &mut [u8],
+        stride: usize,
+        received_at: Time,
+    ) -> usize {
+        let input = Datagrams { lane, from, bytes, stride, ecn: None, received_at };
+        let flow = if to_receiver { &mut self.receiver } else { &mut self.sender };
+        flow.handle(self.now, input, &mut self.sink)
+    }
+
+    /// Whether the sender has said that everything is acknowledged.
+    fn idle(&self) -> bool {
+        self.events.iter().any(|(sender, _, e)| *sender && *e == Event::Idle)
+    }
+
+    /// Payload bits a second over the time since the start.
+    fn goodput(&self, since: Time, bytes: u64) -> DataRate {
+        DataRate::from_bytes_over(ByteCount(bytes), self.now.since(since))
+    }
+
+    fn closed(&self, by_sender: bool) -> Option<&crate::CloseReason> {
+        self.events.iter().find_map(|(sender, _, e)| match e {
+            Event::Closed(reason) if *sender == by_sender => Some(reason),
+            _ => None,
+        })
+    }
+}

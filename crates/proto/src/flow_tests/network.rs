@@ -1,0 +1,2 @@
+//! Paths that change: outages, new addresses, smaller packets.
+use super::*;

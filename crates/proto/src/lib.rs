@@ -1,0 +1,34 @@
+//! Datagram transports without I/O: senders, receivers, recovery, pacing, codecs.
+//!
+//! A [`Flow`] is one end of a transport that moves byte ranges of one object over UDP. It reads
+//! no clock, opens no socket and starts no thread: its driver hands it what arrived
+//! ([`Flow::handle`]), asks what to send ([`Flow::poll_transmit`]) and when to come back
+//! ([`Flow::poll_timeout`]), and tells its owner what happened ([`Flow::poll_event`]).
+//!
+//! Inside, the *core* speaks frames and trains and knows neither bytes nor keys; the *codec* at
+//! the edge seals and opens. What is kept is kept for a train of up to 44 packets, so the work
+//! for one packet stays constant at any loss.
+//!
+//! Peer input gives a counted drop or closes the flow with a reason. A panic means a bug.
+
+mod breaker;
+mod codec;
+mod config;
+mod core;
+mod flow;
+mod life;
+mod mtu;
+mod pacer;
+mod path;
+mod qlog;
+mod seam;
+mod stats;
+
+pub use codec::header::peek;
+pub use config::{FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
+pub use flow::Flow;
+pub use seam::{
+    BATCH_BYTES, CloseReason, Datagrams, Event, Fill, Payload, Placed, Placement, TRAIN_PACKETS,
+    Transmit,
+};
+pub use stats::{FlowStats, Limit};

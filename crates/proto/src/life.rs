@@ -1,0 +1,225 @@
+//! Whether the peer is there. Every timer of liveness, in one place:
+//!
+//! - *keepalive*: nothing said for 5 s -> a ping;
+//! - *stall*: an answer is owed for 3 s -> `Event::Stalled`, once;
+//! - *silence*: nothing heard for 30 s while established -> closed as `Silent`;
+//! - *unreachable*: nothing ever heard for 30 s -> closed as `Unreachable`;
+//! - *close*: the close is said three times, a quarter of a second apart.
+
+use packtrain_units::{Duration, Time};
+
+use crate::config::limits::{CLOSE_REPEATS, KEEPALIVE, SILENCE, STALL, UNREACHABLE};
+use crate::seam::CloseReason;
+
+const CLOSE_GAP: Duration = Duration::from_millis(250);
+
+/// What a tick of the liveness timers asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Say something.
+    Keepalive,
+    /// Tell the owner that the peer is silent.
+    Stalled,
+    /// End the flow.
+    Silent,
+    /// End the flow: the peer was never heard.
+    Unreachable,
+    /// Say the close (again), with this code.
+    Close(u8),
+}
+
+/// Liveness of one flow.
+#[derive(Debug)]
+pub(crate) struct Life {
+    started: Time,
+    established: bool,
+    heard_at: Option<Time>,
+    said_at: Time,
+    waiting_since: Option<Time>,
+    stalled: bool,
+    closing: Option<Closing>,
+}
+
+#[derive(Debug)]
+struct Closing {
+    code: u8,
+    left: u32,
+    next_at: Time,
+}
+
+impl Life {
+    pub(crate) fn new(now: Time) -> Self {
+        Self {
+            started: now,
+            established: false,
+            heard_at: None,
+            said_at: now,
+            waiting_since: None,
+            stalled: false,
+            closing: None,
+        }
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.established
+    }
+
+    pub(crate) fn establish(&mut self) {
+        self.established = true;
+    }
+
+    /// Whether the flow is closing or closed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Whether nothing more will be said.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.as_ref().is_some_and(|c| c.left == 0)
+    }
+
+    /// When something was last said.
+    pub(crate) fn said_at(&self) -> Time {
+        self.said_at
+    }
+
+    /// Something that asks for an answer left.
+    pub(crate) fn on_said(&mut self, now: Time) {
+        self.said_at = now;
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// An authentic packet came. True if that ends a stall.
+    pub(crate) fn on_heard(&mut self, now: Time) -> bool {
+        self.heard_at = Some(now);
+        self.waiting_since = None;
+        std::mem::take(&mut self.stalled)
+    }
+
+    /// The flow is over; `tell` says how often the peer is told.
+    pub(crate) fn close(&mut self, now: Time, reason: &CloseReason, tell: bool) {
+        let left = if tell && self.heard_at.is_some() { CLOSE_REPEATS } else { 0 };
+        self.closing.get_or_insert(Closing { code: code_of(reason), left, next_at: now });
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        if let Some(closing) = &self.closing {
+            return (closing.left > 0).then_some(closing.next_at);
+        }
+        let Some(heard) = self.heard_at else { return Some(self.started + UNREACHABLE) };
+        if !self.established {
+            return Some((heard + SILENCE).max(self.started + UNREACHABLE));
+        }
+        let stall = self.waiting_since.filter(|_| !self.stalled).map(|at| at + STALL);
+        let keepalive = self.said_at + KEEPALIVE;
+        stall.into_iter().chain([heard + SILENCE, keepalive]).min()
+    }
+
+    /// What is due, one thing a call.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
+        if self.poll_timeout().is_none_or(|at| now < at) {
+            return None;
+        }
+        if let Some(closing) = &mut self.closing {
+            closing.left -= 1;
+            closing.next_at = now + CLOSE_GAP;
+            return Some(Due::Close(closing.code));
+        }
+        let Some(heard) = self.heard_at else { return Some(Due::Unreachable) };
+        if now.since(heard) >= SILENCE {
+            return Some(Due::Silent);
+        }
+        if !self.stalled && self.waiting_since.is_some_and(|at| now.since(at) >= STALL) {
+            self.stalled = true;
+            return Some(Due::Stalled);
+        }
+        self.said_at = now;
+        Some(Due::Keepalive)
+    }
+}
+
+/// The byte that names a reason on the wire.
+pub(crate) fn code_of(reason: &CloseReason) -> u8 {
+    match reason {
+        CloseReason::Done => 0,
+        CloseReason::Abandoned => 1,
+        CloseReason::Silent(_) => 2,
+        CloseReason::Unreachable => 3,
+        CloseReason::OptimisticAck => 4,
+        CloseReason::Breaker => 5,
+        CloseReason::Protocol(_) => 6,
+    }
+}
+
+/// The reason that a byte names.
+pub(crate) fn reason_of(code: u8) -> CloseReason {
+    match code {
+        0 => CloseReason::Done,
+        2 => CloseReason::Silent(SILENCE),
+        3 => CloseReason::Unreachable,
+        4 => CloseReason::OptimisticAck,
+        5 => CloseReason::Breaker,
+        6 => CloseReason::Protocol("the peer says that we did"),
+        _ => CloseReason::Abandoned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
+    /// What falls due until `until` if nothing more is heard, with the seconds.
+    fn run(life: &mut Life, until: u64) -> Vec<(u64, Due)> {
+        let mut seen = Vec::new();
+        while let Some(due_at) = life.poll_timeout().filter(|t| *t <= at(until)) {
+            let Some(due) = life.poll(due_at) else { continue };
+            seen.push((due_at.since(Time::ZERO).as_millis() / 1000, due));
+            if matches!(due, Due::Silent | Due::Unreachable) {
+                break;
+            }
+            if due == Due::Keepalive {
+                life.on_said(due_at);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn silence_stalls_then_ends() {
+        let mut life = Life::new(at(0));
+        life.establish();
+        life.on_heard(at(0));
+        life.on_said(at(0));
+        let seen = run(&mut life, 60);
+        assert_eq!(seen[0], (3, Due::Stalled));
+        assert_eq!(seen.last(), Some(&(30, Due::Silent)));
+        assert_eq!(seen.iter().filter(|(_, d)| *d == Due::Stalled).count(), 1);
+        assert!(life.on_heard(at(31)), "the stall is over");
+    }
+
+    #[test]
+    fn never_heard_is_unreachable() {
+        assert_eq!(run(&mut Life::new(at(0)), 60), [(30, Due::Unreachable)]);
+    }
+
+    #[test]
+    fn a_close_is_said_three_times() {
+        let mut life = Life::new(at(0));
+        life.on_heard(at(0));
+        life.close(at(1), &CloseReason::Done, true);
+        assert_eq!(run(&mut life, 9).len(), CLOSE_REPEATS as usize);
+        assert!(life.is_closed());
+    }
+
+    #[test]
+    fn reasons_survive_the_wire() {
+        for code in 0..7 {
+            assert_eq!(code_of(&reason_of(code)), code);
+        }
+        assert_eq!(reason_of(200), CloseReason::Abandoned);
+    }
+}

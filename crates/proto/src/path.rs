@@ -1,0 +1,203 @@
+//! Where one lane's peer is: probing its candidate addresses, and moving when the peer's address
+//! changes (a NAT that forgot us), never before the new address answered a challenge.
+
+use std::net::SocketAddr;
+
+use packtrain_units::{Duration, Rng, Time};
+
+use crate::config::limits::CANDIDATES;
+
+/// The first probes are this far apart, each next twice as far, up to the longest gap.
+const FIRST_GAP: Duration = Duration::from_millis(20);
+const LONGEST_GAP: Duration = Duration::from_millis(500);
+/// How often and how long a challenge is tried.
+const CHALLENGE_GAP: Duration = Duration::from_millis(250);
+const CHALLENGE_TRIES: u32 = 6;
+/// Tokens of this many probes are remembered.
+const TOKENS: usize = 8;
+
+/// The path of one lane.
+#[derive(Debug)]
+pub(crate) struct Path {
+    remote: Option<SocketAddr>,
+    validated: bool,
+    candidates: Vec<SocketAddr>,
+    tokens: [(u64, Time); TOKENS],
+    tries: usize,
+    next_at: Time,
+    challenge: Option<Challenge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Challenge {
+    to: SocketAddr,
+    token: u64,
+    tries: u32,
+    next_at: Time,
+}
+
+/// What a `Pong` meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The first answer on this lane: it may carry data. With the round trip.
+    Validated(Duration),
+    /// A probe answered; with the round trip.
+    Alive(Duration),
+    /// The peer proved its new address.
+    Moved(SocketAddr),
+    /// Not a token of this path.
+    Unknown,
+}
+
+impl Path {
+    pub(crate) fn new(mut candidates: Vec<SocketAddr>, now: Time) -> Self {
+        candidates.truncate(CANDIDATES);
+        Self {
+            remote: None,
+            validated: false,
+            candidates,
+            tokens: [(0, Time::ZERO); TOKENS],
+            tries: 0,
+            next_at: now,
+            challenge: None,
+        }
+    }
+
+    /// Where data and reports go, once validated.
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        self.remote.filter(|_| self.validated)
+    }
+
+    /// Where anything may go: the address the peer was last heard from.
+    pub(crate) fn last_known(&self) -> Option<SocketAddr> {
+        self.remote.or(self.candidates.first().copied())
+    }
+
+    pub(crate) fn add(&mut self, address: SocketAddr) {
+        if !self.candidates.contains(&address) && self.candidates.len() < CANDIDATES {
+            self.candidates.push(address);
+            self.next_at = Time::ZERO;
+            self.tries = 0;
+        }
+    }
+
+    /// An authentic packet came from `from`; `newest` if its number is the largest so far.
+    pub(crate) fn on_packet(&mut self, now: Time, from: SocketAddr, newest: bool, rng: &mut Rng) {
+        match self.remote {
+            None => {
+                self.remote = Some(from);
+                self.next_at = now;
+                self.tries = 0;
+            }
+            Some(remote) if self.validated && newest && remote != from => {
+                if self.challenge.is_none_or(|c| c.to != from) {
+                    let token = rng.next_u64();
+                    self.challenge = Some(Challenge { to: from, token, tries: 0, next_at: now });
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A `Pong` with `token` came from `from`.
+    pub(crate) fn on_pong(&mut self, now: Time, token: u64, from: SocketAddr) -> Answer {
+        if let Some(challenge) = self.challenge
+            && challenge.token == token
+        {
+            self.challenge = None;
+            self.remote = Some(challenge.to);
+            return Answer::Moved(challenge.to);
+        }
+        let Some((_, at)) = self.tokens.iter().find(|(t, at)| *t == token && *at != Time::ZERO)
+        else {
+            return Answer::Unknown;
+        };
+        let rtt = now.since(*at);
+        if self.validated {
+            return Answer::Alive(rtt);
+        }
+        self.remote = Some(from);
+        self.validated = true;
+        Answer::Validated(rtt)
+    }
+
+    /// A token for a ping sent now, remembered for its answer.
+    pub(crate) fn token(&mut self, now: Time, rng: &mut Rng) -> u64 {
+        let token = rng.next_u64();
+        self.tokens[self.tries % TOKENS] = (token, now);
+        self.tries += 1;
+        token
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let probing = !self.validated && (self.remote.is_some() || !self.candidates.is_empty());
+        let probe = probing.then_some(self.next_at);
+        self.challenge.map(|c| c.next_at).into_iter().chain(probe).min()
+    }
+
+    /// The pings due now: where to, and their tokens.
+    pub(crate) fn poll(&mut self, now: Time, rng: &mut Rng) -> Vec<(SocketAddr, u64)> {
+        let mut pings = Vec::new();
+        if !self.validated && now >= self.next_at {
+            let gap = (FIRST_GAP * (1 << self.tries.min(5))).min(LONGEST_GAP);
+            let mut targets = self.candidates.clone();
+            targets.extend(self.remote.filter(|r| !self.candidates.contains(r)));
+            if !targets.is_empty() {
+                let token = self.token(now, rng);
+                pings.extend(targets.into_iter().map(|to| (to, token)));
+            }
+            self.next_at = now + gap;
+        }
+        if let Some(challenge) = &mut self.challenge
+            && now >= challenge.next_at
+        {
+            pings.push((challenge.to, challenge.token));
+            challenge.tries += 1;
+            challenge.next_at = now + CHALLENGE_GAP;
+            if challenge.tries >= CHALLENGE_TRIES {
+                self.challenge = None;
+            }
+        }
+        pings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn the_first_candidate_to_answer_wins() {
+        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
+        let mut path = Path::new(vec![addr(1), addr(2)], now);
+        let pings = path.poll(now, &mut rng);
+        assert_eq!(pings.len(), 2);
+        path.on_packet(now, addr(1), true, &mut rng);
+        assert_eq!(path.remote(), None, "heard is not validated");
+        let later = now + Duration::from_millis(5);
+        let answer = path.on_pong(later, pings[1].1, addr(2));
+        assert_eq!(answer, Answer::Validated(Duration::from_millis(5)));
+        assert_eq!(path.remote(), Some(addr(2)));
+        assert_eq!(path.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_new_address_is_challenged_before_the_move() {
+        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
+        let mut path = Path::new(vec![addr(1)], now);
+        let token = path.poll(now, &mut rng)[0].1;
+        path.on_pong(now, token, addr(1));
+        path.on_packet(now, addr(9), false, &mut rng);
+        assert_eq!(path.poll_timeout(), None, "an old packet proves nothing");
+        path.on_packet(now, addr(9), true, &mut rng);
+        let challenge = path.poll(now, &mut rng);
+        assert_eq!((challenge[0].0, path.remote()), (addr(9), Some(addr(1))));
+        assert_eq!(path.on_pong(now, 12345, addr(9)), Answer::Unknown);
+        assert_eq!(path.on_pong(now, challenge[0].1, addr(9)), Answer::Moved(addr(9)));
+        assert_eq!(path.remote(), Some(addr(9)));
+    }
+}

@@ -1,0 +1,82 @@
+//! What a flow has done so far.
+
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+/// Counters and gauges of one flow. Counters never decrease.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowStats {
+    /// Smoothed round trip, if measured.
+    pub rtt: Option<Duration>,
+    /// Least round trip, if measured.
+    pub min_rtt: Option<Duration>,
+    /// Queueing delay on the way to the receiver, newest.
+    pub queueing_delay: Option<Duration>,
+    /// Payload bytes sent, repeats included.
+    pub sent_bytes: ByteCount,
+    /// Packets sent with payload, repeats included.
+    pub sent_packets: u64,
+    /// Sender: payload bytes acknowledged, each once per transmission.
+    pub acked_bytes: ByteCount,
+    /// Payload bytes received and authentic, repeats included.
+    pub received_bytes: ByteCount,
+    /// Packets received with payload, repeats included.
+    pub received_packets: u64,
+    /// Payload bytes sent again.
+    pub retransmitted_bytes: ByteCount,
+    /// Packets sent again.
+    pub retransmitted_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Of them, packets that turned out to have arrived.
+    pub spurious_packets: u64,
+    /// Receiver: packets whose bytes were here already.
+    pub duplicate_packets: u64,
+    /// Datagrams dropped by the receiving host's socket buffers.
+    pub host_drops: u64,
+    /// Packets refused by the receiver for want of room.
+    pub refused_packets: u64,
+    /// Packets marked congestion-experienced.
+    pub ecn_ce: u64,
+    /// Datagrams that were not authentic or not well formed.
+    pub bad_datagrams: u64,
+    /// Datagrams that had been received before.
+    pub replayed_datagrams: u64,
+    /// Reports sent or received.
+    pub reports: u64,
+    /// Congestion window.
+    pub cwnd: ByteCount,
+    /// Bytes in flight.
+    pub in_flight: ByteCount,
+    /// Pacing rate.
+    pub pacing_rate: Option<DataRate>,
+    /// Delivery rate of the last round.
+    pub delivery_rate: Option<DataRate>,
+    /// Capacity of the path, from the dispersion of trains.
+    pub capacity: Option<DataRate>,
+    /// UDP payload bytes of a full datagram.
+    pub mtu: ByteCount,
+    /// Lanes in use.
+    pub lanes: u8,
+    /// The controller's name and state in a few words.
+    pub controller: String,
+    /// What limits the sender now.
+    pub limit: Limit,
+}
+
+/// What keeps a sender from sending more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// Nothing is assigned.
+    #[default]
+    Idle,
+    /// The payload was not in memory.
+    Payload,
+    /// The congestion window.
+    Window,
+    /// The pacing rate.
+    Pacing,
+    /// The receiver's credit.
+    Credit,
+    /// The path is silent.
+    Silence,
+}

@@ -1,0 +1,177 @@
+//! When a transport is no longer trusted with ranges: it stalls, is policed, or refuses.
+//!
+//! *Stall*: nothing placed for [`STALL_AFTER`] (longer for a transport so slow that this is how it
+//! moves) although it has ranges. *Policed*: for [`POLICED_AFTER`] under half the rate that another
+//! transport showed. *Refusal*: it gave ranges back unasked; asked again at once it would do so
+//! again. Each has a penalty that grows with repetition and ends by itself, since networks heal.
+
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::limits::{
+    POLICED_AFTER, POLICED_PENALTY, STALL_AFTER, STALL_PENALTY, STALL_PENALTY_MAX, WINDOW_MAX,
+    WINDOW_PROBE, WINDOW_SPAN, WINDOW_START,
+};
+
+/// Over how long one sample of the rate is taken.
+const SAMPLE: Duration = Duration::from_millis(500);
+/// A transport so slow that this takes longer than a stall is given that long.
+const SLOW_STEP: ByteCount = ByteCount(256 << 10);
+/// The first pause after a refusal.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(250);
+
+/// How well one transport does.
+#[derive(Debug)]
+pub(crate) struct Health {
+    /// When it last placed something, or got its first range while it had none.
+    moved: Time,
+    /// Since when it has had ranges without a break.
+    busy: Option<Time>,
+    sample_start: Time,
+    sample_bytes: u64,
+    rate: DataRate,
+    /// The rate it showed at its best, slowly forgotten.
+    shown: DataRate,
+    stalls: u32,
+    stalled_until: Time,
+    polices: u32,
+    policed_until: Time,
+    refusals: u32,
+    refused_until: Time,
+}
+
+impl Health {
+    pub(crate) fn new(now: Time) -> Self {
+        Self {
+            moved: now,
+            busy: None,
+            sample_start: now,
+            sample_bytes: 0,
+            rate: DataRate::ZERO,
+            shown: DataRate::ZERO,
+            stalls: 0,
+            stalled_until: Time::ZERO,
+            polices: 0,
+            policed_until: Time::ZERO,
+            refusals: 0,
+            refused_until: Time::ZERO,
+        }
+    }
+
+    /// The transport got a range.
+    pub(crate) fn on_assigned(&mut self, now: Time) {
+        if self.busy.is_none() {
+            self.busy = Some(now);
+            self.moved = now;
+            self.sample_start = now;
+            self.sample_bytes = 0;
+        }
+    }
+
+    /// The transport placed `bytes`.
+    pub(crate) fn on_placed(&mut self, now: Time, bytes: ByteCount) {
+        self.moved = now;
+        self.refusals = 0;
+        self.sample_bytes += bytes.get();
+        let span = now.since(self.sample_start);
+        if span < SAMPLE {
+            return;
+        }
+        let sample = DataRate::from_bytes_over(ByteCount(self.sample_bytes), span);
+        self.rate = if self.rate == DataRate::ZERO {
+            sample
+        } else {
+            DataRate::from_bps(self.rate.mul_f64(0.7).as_bps() + sample.mul_f64(0.3).as_bps())
+        };
+        self.shown = self.shown.mul_f64(0.99).max(self.rate);
+        self.sample_start = now;
+        self.sample_bytes = 0;
+        if self.stalled_until <= now && span < STALL_AFTER {
+            self.stalls = 0;
+        }
+    }
+
+    /// The transport has no ranges any more.
+    pub(crate) fn on_idle(&mut self) {
+        self.busy = None;
+    }
+
+    /// The transport gave back what nobody asked back.
+    pub(crate) fn on_refused(&mut self, now: Time) {
+        self.refused_until = now + grown(REFUSAL_PAUSE, self.refusals);
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// Whether it moves nothing although it could.
+    pub(crate) fn is_stalling(&self, now: Time) -> bool {
+        let step = self.rate.time_for(SLOW_STEP);
+        let patience = if self.rate == DataRate::ZERO || step > Duration::from_secs(30) {
+            STALL_AFTER
+        } else {
+            STALL_AFTER.max(step)
+        };
+        self.busy.is_some() && now.since(self.moved) >= patience
+    }
+
+    /// Whether it is slow compared with what another one showed.
+    pub(crate) fn is_policed(&self, now: Time, best_other: DataRate) -> bool {
+        let busy = self.busy.is_some_and(|since| now.since(since) >= POLICED_AFTER);
+        busy && self.rate > DataRate::ZERO && self.rate.as_bps() < best_other.as_bps() / 2
+    }
+
+    /// Puts it aside as stalled.
+    pub(crate) fn stall(&mut self, now: Time) {
+        self.stalled_until = now + grown(STALL_PENALTY, self.stalls).min(STALL_PENALTY_MAX);
+        self.stalls = self.stalls.saturating_add(1);
+        self.busy = None;
+    }
+
+    /// Puts it behind the others as policed.
+    pub(crate) fn police(&mut self, now: Time) {
+        self.policed_until = now + grown(POLICED_PENALTY, self.polices);
+        self.polices = self.polices.saturating_add(1);
+        self.busy = None;
+    }
+
+    /// Until when it is aside for stalling.
+    pub(crate) fn stalled_until(&self) -> Time {
+        self.stalled_until
+    }
+
+    /// Whether it is behind the others.
+    pub(crate) fn is_behind(&self, now: Time) -> bool {
+        self.policed_until > now
+    }
+
+    /// Whether it may get nothing at all now.
+    pub(crate) fn is_paused(&self, now: Time) -> bool {
+        self.refused_until > now
+    }
+
+    /// The rate it has now, zero if unknown.
+    pub(crate) fn rate(&self) -> DataRate {
+        self.rate
+    }
+
+    /// The rate it showed at its best.
+    pub(crate) fn shown(&self) -> DataRate {
+        self.shown
+    }
+
+    /// How many bytes it may have assigned.
+    pub(crate) fn window(&self) -> u64 {
+        if self.stalls > 0 {
+            return WINDOW_PROBE;
+        }
+        let span = self.rate.bytes_in(WINDOW_SPAN);
+        span.clamp(WINDOW_START, WINDOW_MAX).get()
+    }
+}
+
+/// `base` doubled `times` times, at most sixteen-fold.
+fn grown(base: Duration, times: u32) -> Duration {
+    base * (1 << times.min(4))
+}
+
+#[cfg(test)]
+#[path = "fallback_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+//! From verified to durable: sync the data, give names, sync the journal, then say so.
+//!
+//! One cycle runs at a time, and each covers what was verified before it began. It begins when
+//! [`SYNC_BYTES`] or [`SYNC_FILES`] wait, when the first of them waited [`SYNC_EVERY`], or when
+//! there is nothing else to wait for.
+
+use packtrain_object::EntryId;
+use packtrain_units::Time;
+
+use super::Sink;
+use super::entries::Stage;
+use super::finish::Phase;
+use crate::action::{FileReport, SinkAction};
+use crate::failure::Failure;
+use crate::limits::{COMMIT_BATCH, SYNC_BYTES, SYNC_EVERY, SYNC_FILES};
+
+/// What waits for stable storage, and the cycle under way.
+#[derive(Debug, Default)]
+pub(super) struct Durability {
+    waiting: Batch,
+    due: Option<Time>,
+    cycle: Option<Cycle>,
+    last_token: u64,
+    /// Whether the last sync took so long that it could not be journalled.
+    gave_up: bool,
+}
+
+/// What one cycle covers.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: u64,
+    files: Vec<EntryId>,
+    /// Whether there is anything, be it only names.
+    any: bool,
+}
+
+#[derive(Debug)]
+struct Cycle {
+    token: u64,
+    batch: Batch,
+    step: Step,
+    /// Journal numbers of files that got their names.
+    named: Vec<u32>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Syncing,
+    Committing { left: usize },
+    JournalSyncing,
+}
+
+impl Durability {
+    /// Bytes were verified.
+    pub(super) fn add_bytes(&mut self, now: Time, bytes: u64) {
+        self.waiting.bytes += bytes;
+        self.touch(now);
+    }
+
+    /// All bytes of a file were verified.
+    pub(super) fn add_file(&mut self, now: Time, id: EntryId) {
+        self.waiting.files.push(id);
+        self.touch(now);
+    }
+
+    /// Something changed that a cycle should cover.
+    pub(super) fn touch(&mut self, now: Time) {
+        self.waiting.any = true;
+        self.due.get_or_insert(now + SYNC_EVERY);
+    }
+
+    /// Whether nothing waits and no cycle runs.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.waiting.any && self.cycle.is_none()
+    }
+
+    /// Files that wait for their names.
+    pub(super) fn files(&self) -> usize {
+        let cycling = self.cycle.as_ref().map_or(0, |cycle| cycle.batch.files.len());
+        self.waiting.files.len() + cycling
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.due.filter(|_| self.cycle.is_none())
+    }
+
+    /// A number that no other sync has.
+    pub(super) fn token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    /// What waits will never be durable.
+    pub(super) fn abandon(&mut self) {
+        self.waiting = Batch::default();
+        self.due = None;
+        self.cycle = None;
+    }
+
+    fn is_due(&self, now: Time, all_waiting: bool) -> bool {
+        self.cycle.is_none()
+            && self.waiting.any
+            && (all_waiting
+                || self.due.is_some_and(|due| due <= now)
+                || self.waiting.bytes >= SYNC_BYTES
+                || self.waiting.files.len() >= SYNC_FILES)
+    }
+}
+
+impl Sink {
+    pub(super) fn sync_if_due(&mut self) {
+        let ending = matches!(self.phase, Phase::Ending { .. });
+        let all_waiting = self.intake.is_ended() && self.entries.len() == self.durability.files();
+        if !self.durability.is_due(self.now, all_waiting || ending) {
+            return;
+        }
+        let token = self.durability.token();
+        let batch = std::mem::take(&mut self.durability.waiting);
+        self.durability.due = None;
+        self.journal.sync_begins(self.durability.gave_up);
+        self.durability.cycle =
+            Some(Cycle { token, batch, step: Step::Syncing, named: Vec::new() });
+        self.out.push_back(SinkAction::Sync(token));
+    }
+
+    pub(super) fn take_synced(&mut self, token: u64) {
+        let Some(cycle) = &mut self.durability.cycle else { return };
+        if cycle.token != token || cycle.step != Step::Syncing {
+            return;
+        }
+        self.durability.gave_up = !self.journal.synced(&mut self.out);
+        let entries = &mut self.entries;
+        let commit: Vec<_> = cycle
+            .batch
+            .files
+            .iter()
+            .filter_map(|&id| {
+                // A file may have failed since.
+                let item = entries.get_mut(id).filter(|item| item.stage == Stage::Complete)?;
+                item.stage = Stage::Committing;
+                Some((id, item.entry.clone()))
+            })
+            .collect();
+        cycle.step = Step::Committing { left: commit.len() };
+        for batch in commit.chunks(COMMIT_BATCH) {
+            self.out.push_back(SinkAction::Commit(batch.to_vec()));
+        }
+        self.sync_journal_if_named();
+    }
+
+    pub(super) fn take_committed(&mut self, id: EntryId, result: Result<(), Failure>) {
+        let stage = self.entries.get(id).map(|item| item.stage);
+        if stage != Some(Stage::Committing) {
+            return;
+        }
+        match result {
+            Ok(()) => self.named(id),
+            Err(failure) => self.fail_entry(id, failure, true),
+        }
+        if let Some(Cycle { step: Step::Committing { left }, .. }) = &mut self.durability.cycle {
+            *left = left.saturating_sub(1);
+        }
+        self.sync_journal_if_named();
+    }
+
+    fn named(&mut self, id: EntryId) {
+        let Some(item) = self.entries.get(id) else { return };
+        if let (Some(number), Some(cycle)) = (item.journal, &mut self.durability.cycle) {
+            cycle.named.push(number);
+        }
+        self.tally.summary.bytes += item.size();
+        self.tally.file_moved();
+        self.report(id, FileReport::Moved);
+        self.done(id);
+    }
+
+    fn sync_journal_if_named(&mut self) {
+        if let Some(cycle) = &mut self.durability.cycle
+            && cycle.step == (Step::Committing { left: 0 })
+        {
+            cycle.step = Step::JournalSyncing;
+            self.out.push_back(SinkAction::JournalSync(cycle.token));
+        }
+    }
+
+    pub(super) fn take_journal_synced(&mut self, token: u64) {
+        if self.take_last_journal_synced(token) {
+            return;
+        }
+        let cycle = &self.durability.cycle;
+        if cycle.as_ref().is_none_or(|c| c.token != token || c.step != Step::JournalSyncing) {
+            return;
+        }
+        let Some(cycle) = self.durability.cycle.take() else { return };
+        // Only now: a name that is lost in a crash must find its chunks in the journal.
+        self.journal.forget(&cycle.named, &mut self.out);
+        self.tally.durable(cycle.batch.bytes);
+        self.tally.tell_soon(self.now);
+    }
+
+    pub(super) fn take_sync_failed(&mut self, token: u64, failure: Failure) {
+        let ours = self.durability.cycle.as_ref().is_some_and(|cycle| cycle.token == token);
+        if ours || self.phase.is_closing(token) {
+            self.durability.abandon();
+            self.end(failure, true);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The entries that are not done.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, FileKey};
+use packtrain_units::Offset;
+
+/// Entries from their segment until they are done or failed.
+#[derive(Debug, Default)]
+pub(super) struct Entries(BTreeMap<EntryId, Item>);
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) entry: Entry,
+    pub(super) range: Option<Range<Offset>>,
+    pub(super) stage: Stage,
+    /// Pieces it has; without end while a stream has none.
+    pub(super) pieces: u64,
+    /// Pieces verified, in this run or found good from an earlier one.
+    pub(super) verified: u64,
+    /// Its number in the journal, if it is journalled.
+    pub(super) journal: Option<u32>,
+    /// Size of the temporary that an earlier run left.
+    pub(super) temporary: Option<u64>,
+    /// Whether its size was not known when it was announced.
+    pub(super) stream: bool,
+}
+
+/// How far an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its target is being looked at.
+    Examining,
+    /// The digests of the whole file are being compared.
+    Comparing,
+    /// It is being made: a directory, a link, an empty file.
+    Making,
+    /// Its bytes are moving.
+    Moving,
+    /// All its bytes are verified; a sync is to cover them.
+    Complete,
+    /// It is getting its name.
+    Committing,
+}
+
+impl Item {
+    pub(super) fn new(entry: Entry, range: Option<Range<Offset>>) -> Self {
+        let stream = entry.kind == EntryKind::Stream;
+        let pieces = if stream { u64::MAX } else { pieces(entry.size().unwrap_or_default()) };
+        Self {
+            entry,
+            range,
+            stage: Stage::Examining,
+            pieces,
+            verified: 0,
+            journal: None,
+            temporary: None,
+            stream,
+        }
+    }
+
+    /// The stream turned out to have this size.
+    pub(super) fn end_stream(&mut self, size: u64) {
+        self.entry.kind = EntryKind::File { size };
+        self.pieces = pieces(size);
+        let range = self.range.take().map(|r| r.start..Offset(r.start.0 + size));
+        self.range = range.filter(|r| r.start < r.end);
+    }
+
+    /// Its size; nothing for what has none.
+    pub(super) fn size(&self) -> u64 {
+        self.entry.size().unwrap_or_default()
+    }
+
+    /// Whether its layout packs it with others in one chunk.
+    pub(super) fn is_small(&self) -> bool {
+        !self.stream && self.range.is_some() && self.size() < CHUNK.get()
+    }
+
+    /// What the journal knows it by.
+    pub(super) fn key(&self) -> FileKey {
+        FileKey {
+            path: self.entry.path.clone(),
+            size: self.size(),
+            mtime: self.entry.mtime,
+        }
+    }
+}
+
+fn pieces(size: u64) -> u64 {
+    size.div_ceil(CHUNK.get())
+}
+
+impl Entries {
+    pub(super) fn insert(&mut self, id: EntryId, item: Item) {
+        self.0.insert(id, item);
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&Item> {
+        self.0.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Item> {
+        self.0.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: EntryId) -> Option<Item> {
+        self.0.remove(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_moving(&self, id: EntryId) -> bool {
+        self.get(id).is_some_and(|item| item.stage == Stage::Moving)
+    }
+}

@@ -1,0 +1,247 @@
+//! What an entry needs, from what there is at its target.
+
+use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, Mtime};
+
+use super::Sink;
+use super::entries::Stage;
+use crate::action::{FileReport, Found, FoundKind, SinkAction, TargetState};
+use crate::failure::{Failure, FailureKind};
+use crate::message::{Message, Options};
+
+/// What is to be done with an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Decision {
+    /// Nothing, but perhaps its metadata.
+    Keep {
+        /// Whether mode, time or owner are to be set.
+        settle: bool,
+    },
+    /// Make it: a directory, a link, an empty file.
+    Make,
+    /// Compare the digests of the whole file first.
+    Compare,
+    /// Move its bytes.
+    Move,
+    /// Nothing, since nothing is to be changed; this is what would be.
+    Would(FileReport),
+    /// It cannot be.
+    Fail(Failure),
+}
+
+/// Decides about an entry. `stream` says that its content comes from a stream.
+pub(super) fn decide(
+    options: &Options,
+    entry: &Entry,
+    stream: bool,
+    found: Option<&Found>,
+) -> Decision {
+    let decision = match &entry.kind {
+        EntryKind::Directory => match found {
+            Some(found) if found.kind == FoundKind::Directory => Decision::Keep { settle: false },
+            _ => Decision::Make,
+        },
+        EntryKind::Symlink { .. } => match found {
+            Some(found) if found.kind == FoundKind::Symlink && found.same_link => {
+                Decision::Keep { settle: false }
+            }
+            Some(found) if found.kind == FoundKind::Directory => {
+                refused("there is a directory where a symbolic link belongs")
+            }
+            _ => Decision::Make,
+        },
+        EntryKind::Stream => decide_file(options, entry, true, found),
+        EntryKind::File { .. } => decide_file(options, entry, stream, found),
+    };
+    without_changing(options, found, decision)
+}
+
+fn decide_file(
+    options: &Options,
+    entry: &Entry,
+    stream: bool,
+    found: Option<&Found>,
+) -> Decision {
+    let size = entry.size();
+    let moved = if size == Some(0) { Decision::Make } else { Decision::Move };
+    let found = match found {
+        None => return moved,
+        Some(found) => match found.kind {
+            FoundKind::File => found,
+            FoundKind::Symlink => return moved,
+            FoundKind::Directory => {
+                return refused("there is a directory where a file belongs");
+            }
+            FoundKind::Other => {
+                return refused("what is there is neither a file nor a directory");
+            }
+        },
+    };
+    if stream {
+        return moved;
+    }
+    if options.update && !options.verify && found.mtime > entry.mtime {
+        return Decision::Keep { settle: false };
+    }
+    if size != Some(found.size) {
+        return moved;
+    }
+    let same_time = same_time(found.mtime, entry.mtime);
+    if size == Some(0) && (options.checksum || options.verify) {
+        return Decision::Keep { settle: needs_settling(options, entry, found) };
+    }
+    if options.checksum || options.verify {
+        return Decision::Compare;
+    }
+    if same_time {
+        return Decision::Keep { settle: needs_settling(options, entry, found) };
+    }
+    moved
+}
+
+/// In a run that changes nothing: what would be.
+fn without_changing(options: &Options, found: Option<&Found>, decision: Decision) -> Decision {
+    if !options.dry_run && !options.verify {
+        return decision;
+    }
+    let changed = match (options.verify, found) {
+        (false, _) => FileReport::Moved,
+        (true, None) => FileReport::Missing,
+        (true, Some(_)) => FileReport::Differs,
+    };
+    match decision {
+        Decision::Make | Decision::Move => Decision::Would(changed),
+        Decision::Fail(_) if options.verify => Decision::Would(changed),
+        Decision::Keep { .. } => Decision::Keep { settle: false },
+        other => other,
+    }
+}
+
+/// Whether metadata of a file with the right content is to be set.
+pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) -> bool {
+    (options.preserve_mode && found.mode != entry.mode)
+        || (options.preserve_times && found.mtime != entry.mtime)
+        || options.preserve_owner
+}
+
+/// Whether a file system may have stored `wanted` as `stored`: some keep whole seconds or
+/// microseconds only.
+fn same_time(stored: Mtime, wanted: Mtime) -> bool {
+    let nanos = wanted.nanos;
+    stored.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&stored.nanos)
+}
+
+fn refused(text: &str) -> Decision {
+    Decision::Fail(Failure::new(FailureKind::TargetRefused, text))
+}
+
+impl Sink {
+    pub(super) fn take_examined(&mut self, first: EntryId, states: &[TargetState]) {
+        let Some(count) = self.intake.examined(first) else { return };
+        let nothing = TargetState { target: None, temporary: None };
+        for at in 0..count {
+            let state = states.get(at as usize).unwrap_or(&nothing);
+            self.take_state(EntryId(first.0 + at), state);
+        }
+        let present = self.tally.take_present();
+        let segment = Some(first);
+        self.send(Message::Need { segment, ranges: Vec::new(), present, again: false });
+    }
+
+    fn take_state(&mut self, id: EntryId, state: &TargetState) {
+        // An entry that failed meanwhile is gone.
+        let Some(item) = self.entries.get_mut(id) else { return };
+        item.temporary = state.temporary;
+        let found = state.target.as_ref();
+        match decide(&self.options, &item.entry, item.stream, found) {
+            Decision::Compare => {
+                let settle = found.is_some_and(|f| needs_settling(&self.options, &item.entry, f));
+                self.compare(id, settle);
+            }
+            decision => {
+                self.decided(id);
+                self.carry_out(id, decision);
+            }
+        }
+    }
+
+    /// Does what was decided of a decided entry.
+    pub(super) fn carry_out(&mut self, id: EntryId, decision: Decision) {
+        match decision {
+            Decision::Keep { settle } => self.keep(id, settle),
+            Decision::Make => self.make(id),
+            Decision::Move => self.begin_move(id),
+            Decision::Would(report) => self.would(id, report),
+            Decision::Fail(failure) => self.fail_decided(id, failure),
+            Decision::Compare => {}
+        }
+    }
+
+    /// The entry is right as it is.
+    fn keep(&mut self, id: EntryId, settle: bool) {
+        let Some(item) = self.entries.get(id) else { return };
+        if item.entry.kind != EntryKind::Directory {
+            self.tally.summary.unchanged += 1;
+        }
+        self.tally.found(item.size());
+        self.tally.summary.bytes += item.size();
+        if let Some(range) = &item.range {
+            self.tally.verified_range(self.now, range.clone());
+        }
+        if settle {
+            self.directories.settle(id, item.entry.clone(), &mut self.out);
+            self.durability.touch(self.now);
+        }
+        self.report(id, FileReport::Unchanged);
+        self.done(id);
+    }
+
+    pub(super) fn make(&mut self, id: EntryId) {
+        let Some(item) = self.entries.get_mut(id) else { return };
+        item.stage = Stage::Making;
+        let entry = item.entry.clone();
+        self.out.push_back(match entry.kind {
+            EntryKind::Directory => SinkAction::MakeDirectory(id, entry),
+            EntryKind::Symlink { .. } => SinkAction::MakeSymlink(id, entry),
+            EntryKind::File { .. } | EntryKind::Stream => SinkAction::MakeEmpty(id, entry),
+        });
+    }
+
+    /// The entry would change, in a run that changes nothing.
+    fn would(&mut self, id: EntryId, report: FileReport) {
+        let Some(item) = self.entries.get(id) else { return };
+        if let Some(range) = &item.range {
+            self.tally.verified_range(self.now, range.clone());
+        }
+        if self.options.verify {
+            let text = match report {
+                FileReport::Missing => "missing at the target",
+                _ => "differs at the target",
+            };
+            self.report(id, report);
+            self.drop_entry(id, Failure::new(FailureKind::Integrity, text), true);
+            return;
+        }
+        self.tally.summary.files_moved += u64::from(item.entry.size().is_some());
+        self.report(id, report);
+        self.entries.remove(id);
+    }
+
+    fn begin_move(&mut self, id: EntryId) {
+        let Some(item) = self.entries.get_mut(id) else { return };
+        item.stage = Stage::Moving;
+        // The chunk of a small file is planned when all its files are decided.
+        if item.is_small() {
+            return;
+        }
+        let Some(range) = item.range.clone() else { return };
+        if !item.stream && item.size() > CHUNK.get() {
+            self.resume(id);
+        }
+        self.planner.add_file(&range);
+        self.complete_if_all(id);
+    }
+}
+
+#[cfg(test)]
+#[path = "examine_tests.rs"]
+mod tests;

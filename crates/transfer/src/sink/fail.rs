@@ -1,0 +1,69 @@
+//! One entry fails, the rest goes on.
+
+use packtrain_object::EntryId;
+
+use super::Sink;
+use super::entries::{Item, Stage};
+use crate::action::{FileReport, SinkAction};
+use crate::failure::{Failure, FailureKind};
+use crate::message::Message;
+
+impl Sink {
+    /// An entry fails; `tell` the source, unless that is where it failed.
+    pub(super) fn fail_entry(&mut self, id: EntryId, failure: Failure, tell: bool) {
+        let Some(item) = self.entries.get(id) else { return };
+        if matches!(item.stage, Stage::Examining | Stage::Comparing) {
+            self.decided(id);
+        }
+        self.report(id, FileReport::Failed(failure.clone()));
+        self.drop_entry(id, failure, tell);
+    }
+
+    /// An entry fails here by decision.
+    pub(super) fn fail_decided(&mut self, id: EntryId, failure: Failure) {
+        self.report(id, FileReport::Failed(failure.clone()));
+        self.drop_entry(id, failure, true);
+    }
+
+    /// Takes a failed entry out of everything.
+    pub(super) fn drop_entry(&mut self, id: EntryId, failure: Failure, tell: bool) {
+        let Some(item) = self.entries.remove(id) else { return };
+        self.resumed.forget(id);
+        self.roots.forget(id);
+        if let Some(range) = &item.range {
+            for part in self.chunks.give_up(range) {
+                self.out.push_back(SinkAction::Unexpect(part));
+            }
+        }
+        self.drop_temporary(id, &item, &failure);
+        let path = item.entry.path.as_bytes().to_vec();
+        if tell {
+            self.send(Message::SinkFailed { entry: id, failure: failure.clone() });
+        }
+        let full = failure.kind == FailureKind::TargetFull;
+        self.tally.failures.note(path, failure.clone());
+        // Every other file would meet the same; one message is enough.
+        if full {
+            self.end(failure, true);
+        }
+    }
+
+    /// A temporary that no later run can take up is not left lying about.
+    fn drop_temporary(&mut self, id: EntryId, item: &Item, failure: &Failure) {
+        if !matches!(item.stage, Stage::Moving | Stage::Complete | Stage::Committing) {
+            return;
+        }
+        let stale = matches!(
+            failure.kind,
+            FailureKind::Changed | FailureKind::Vanished | FailureKind::Integrity
+        );
+        match item.journal {
+            Some(_) if !stale => return,
+            Some(number) => self.journal.forget(&[number], &mut self.out),
+            None => {}
+        }
+        if !self.options.inplace {
+            self.out.push_back(SinkAction::Discard(id, item.entry.clone()));
+        }
+    }
+}

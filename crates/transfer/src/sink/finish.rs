@@ -1,0 +1,256 @@
+//! The end: well, with deletion, metadata of directories and a goodbye; or early, with what is
+//! verified made durable first.
+
+use std::collections::VecDeque;
+
+use packtrain_object::{Entry, EntryId, EntryKind};
+
+use super::Sink;
+use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::limits::SETTLE_BATCH;
+use crate::message::{Message, Options};
+
+/// How far the transfer as a whole is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Entries come and are not all done.
+    Running,
+    /// All is done; what is not in the source is being deleted.
+    Deleting,
+    /// The last sync of names and journal.
+    Closing { token: u64 },
+    /// The source was told; it says goodbye.
+    AwaitBye,
+    /// It ends early; what is verified becomes durable.
+    Ending { failure: Failure, tell: bool },
+    /// `Finished` was said.
+    Over,
+}
+
+impl Phase {
+    /// Whether entries are still worked on.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Running)
+    }
+
+    pub(super) fn is_closing(&self, token: u64) -> bool {
+        matches!(self, Self::Closing { token: own } if *own == token)
+    }
+}
+
+/// What is done to metadata and to what is too many, at the end.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    /// Directories in the order in which they were made: parents first.
+    made: Vec<(EntryId, Entry)>,
+    /// Unchanged files whose metadata is to be set.
+    settle: Vec<(EntryId, Entry)>,
+    /// All paths of the source, if the rest is to be deleted.
+    keep: Vec<Vec<u8>>,
+}
+
+impl Directories {
+    /// An entry was announced.
+    pub(super) fn announce(&mut self, options: &Options, entry: &Entry) {
+        if options.delete {
+            self.keep.push(entry.path.as_bytes().to_vec());
+        }
+    }
+
+    /// A directory is there.
+    pub(super) fn made(&mut self, id: EntryId, entry: Entry) {
+        self.made.push((id, entry));
+    }
+
+    /// A file with the right content is to get its metadata.
+    pub(super) fn settle(
+        &mut self,
+        id: EntryId,
+        entry: Entry,
+        out: &mut VecDeque<SinkAction>,
+    ) {
+        self.settle.push((id, entry));
+        if self.settle.len() >= SETTLE_BATCH {
+            out.push_back(SinkAction::Settle(std::mem::take(&mut self.settle)));
+        }
+    }
+
+    /// Everything that is left: files, then directories, children before parents.
+    fn settle_all(&mut self, out: &mut VecDeque<SinkAction>) {
+        let mut all = std::mem::take(&mut self.settle);
+        let mut made = std::mem::take(&mut self.made);
+        made.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        all.append(&mut made);
+        for batch in all.chunks(SETTLE_BATCH) {
+            out.push_back(SinkAction::Settle(batch.to_vec()));
+        }
+    }
+
+    fn delete_plan(&mut self, dry_run: bool) -> DeletePlan {
+        let mut keep = std::mem::take(&mut self.keep);
+        keep.sort_unstable();
+        DeletePlan { keep, dry_run }
+    }
+}
+
+impl Sink {
+    /// Goes on to the next phase when this one is over.
+    pub(super) fn advance_phase(&mut self) {
+        match &self.phase {
+            Phase::Running => {
+                if self.intake.is_ended() && self.entries.len() == 0 && self.durability.is_idle() {
+                    self.begin_end();
+                }
+            }
+            Phase::Ending { .. } => {
+                if self.durability.is_idle()
+                    && let Phase::Ending { failure, tell } =
+                        std::mem::replace(&mut self.phase, Phase::Over)
+                {
+                    if tell {
+                        self.send(Message::Cancel(failure.clone()));
+                    }
+                    self.finished(Some(failure));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_end(&mut self) {
+        let clean = self.tally.failures.count() == 0;
+        if !self.options.delete || !clean || self.options.verify {
+            self.close();
+            return;
+        }
+        if self.intake.is_empty() && !self.options.force_delete {
+            let text = "the source is empty and --delete would delete everything at the target; \
+                        use --force-delete if that is meant";
+            self.end(Failure::new(FailureKind::Usage, text), true);
+            self.advance_phase();
+            return;
+        }
+        self.phase = Phase::Deleting;
+        let plan = self.directories.delete_plan(self.options.dry_run);
+        self.out.push_back(SinkAction::Delete(plan));
+    }
+
+    pub(super) fn take_deleted(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
+        if !matches!(self.phase, Phase::Deleting) {
+            return;
+        }
+        for (path, result) in paths {
+            match result {
+                Ok(()) => {
+                    self.tally.summary.deleted += 1;
+                    self.report_path(path, FileReport::Deleted);
+                }
+                Err(failure) => {
+                    self.report_path(path.clone(), FileReport::Failed(failure.clone()));
+                    self.tally.failures.note(path, failure);
+                }
+            }
+        }
+        self.close();
+    }
+
+    /// Metadata, and the last sync.
+    fn close(&mut self) {
+        if self.options.dry_run || self.options.verify {
+            self.say_finished();
+            return;
+        }
+        self.directories.settle_all(&mut self.out);
+        let token = self.durability.token();
+        self.phase = Phase::Closing { token };
+        self.out.push_back(SinkAction::JournalSync(token));
+    }
+
+    /// If this was the last sync, says that all is done.
+    pub(super) fn take_last_journal_synced(&mut self, token: u64) -> bool {
+        let last = self.phase.is_closing(token);
+        if last {
+            let clean = self.tally.failures.count() == 0;
+            if self.journal.is_enabled() && (clean || !self.journal.has_files()) {
+                self.out.push_back(SinkAction::RemoveJournal);
+            }
+            self.say_finished();
+        }
+        last
+    }
+
+    fn say_finished(&mut self) {
+        self.phase = Phase::AwaitBye;
+        self.tell_all();
+        let summary = self.tally.summary();
+        self.send(Message::Finished(summary));
+    }
+
+    pub(super) fn take_last_message(&mut self, message: Message) -> Result<(), Failure> {
+        match message {
+            Message::Bye => {
+                self.phase = Phase::Over;
+                self.finished(None);
+                Ok(())
+            }
+            Message::Cancel(_) | Message::Refused(_) => {
+                self.phase = Phase::Over;
+                self.finished(None);
+                Ok(())
+            }
+            // Digests and the like that crossed the goodbye.
+            Message::Digests { .. }
+            | Message::Hole(_)
+            | Message::Root { .. }
+            | Message::SourceFailed { .. } => Ok(()),
+            _ => Err(protocol("a message after the end")),
+        }
+    }
+
+    /// Ends the transfer early; `tell` the source why.
+    pub(super) fn end(&mut self, failure: Failure, tell: bool) {
+        match self.phase {
+            // All is safe; only the goodbye is missing.
+            Phase::AwaitBye => {
+                self.phase = Phase::Over;
+                self.finished(None);
+            }
+            Phase::Over | Phase::Ending { .. } => {}
+            Phase::Running | Phase::Deleting | Phase::Closing { .. } => {
+                self.planner.clear();
+                self.phase = Phase::Ending { failure, tell };
+            }
+        }
+    }
+
+    fn finished(&mut self, failure: Option<Failure>) {
+        let summary = self.tally.summary();
+        let failed = self.tally.failures.take();
+        self.out.push_back(SinkAction::Finished(Outcome { summary, failure, failed }));
+    }
+
+    pub(super) fn report_moved(&mut self, id: EntryId) {
+        self.report(id, FileReport::Moved);
+    }
+
+    /// Tells the user what became of an entry, if asked to.
+    pub(super) fn report(&mut self, id: EntryId, report: FileReport) {
+        let Some(item) = self.entries.get(id) else { return };
+        let quiet = item.entry.kind == EntryKind::Directory && report == FileReport::Unchanged;
+        if self.reports() && !quiet {
+            let path = item.entry.path.as_bytes().to_vec();
+            self.out.push_back(SinkAction::Report(path, report));
+        }
+    }
+
+    fn report_path(&mut self, path: Vec<u8>, report: FileReport) {
+        if self.reports() {
+            self.out.push_back(SinkAction::Report(path, report));
+        }
+    }
+
+    fn reports(&self) -> bool {
+        self.options.report_files || self.options.dry_run || self.options.verify
+    }
+}

@@ -1,0 +1,180 @@
+//! Segments of the manifest come in.
+//!
+//! A chunk of small files can be planned when no further file can come into it and all its files
+//! are decided; a big file when it is decided itself.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use packtrain_object::manifest::decode_segment;
+use packtrain_object::{ChunkIndex, EntryId};
+use packtrain_units::{ByteCount, Offset};
+
+use super::Sink;
+use super::entries::{Item, Stage};
+use crate::action::SinkAction;
+use crate::failure::{Failure, protocol};
+use crate::limits::MAX_HELD;
+
+/// What is known of the manifest.
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    count: u32,
+    ended: bool,
+    /// Whether anything but the root came.
+    anything: bool,
+    /// Segments being examined: first entry and count.
+    examining: BTreeMap<EntryId, u32>,
+    /// Chunks of small files that are not planned.
+    small: BTreeMap<ChunkIndex, SmallChunk>,
+    /// The chunk that the next small file may still come into.
+    open: Option<ChunkIndex>,
+}
+
+#[derive(Debug, Default)]
+struct SmallChunk {
+    /// Files in it that are not decided.
+    undecided: u32,
+    /// Whether no more files can come.
+    closed: bool,
+}
+
+impl Intake {
+    pub(super) fn count(&self) -> u64 {
+        u64::from(self.count)
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the source had nothing but, at most, its own root.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.anything
+    }
+
+    pub(super) fn knows(&self, id: EntryId) -> bool {
+        id.0 < self.count
+    }
+
+    /// Ends the examination of a segment; tells how many entries it had.
+    pub(super) fn examined(&mut self, first: EntryId) -> Option<u32> {
+        self.examining.remove(&first)
+    }
+
+    /// A file was laid out. Tells the chunk that can be planned since this file is not in it.
+    fn laid_out(&mut self, range: &Range<Offset>, small: bool) -> Option<ChunkIndex> {
+        let chunk = small.then(|| ChunkIndex::of(range.start));
+        if let Some(chunk) = chunk {
+            self.small.entry(chunk).or_default().undecided += 1;
+        }
+        if self.open == chunk {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.open, chunk)?;
+        self.close(before)
+    }
+
+    fn close(&mut self, chunk: ChunkIndex) -> Option<ChunkIndex> {
+        self.small.get_mut(&chunk)?.closed = true;
+        self.take_ready(chunk)
+    }
+
+    fn take_ready(&mut self, chunk: ChunkIndex) -> Option<ChunkIndex> {
+        let small = self.small.get(&chunk)?;
+        if !small.closed || small.undecided > 0 {
+            return None;
+        }
+        self.small.remove(&chunk);
+        Some(chunk)
+    }
+
+    /// A small file that starts at `at` is decided. Tells its chunk if that can be planned now.
+    pub(super) fn decided(&mut self, at: Offset) -> Option<ChunkIndex> {
+        let chunk = ChunkIndex::of(at);
+        let small = self.small.get_mut(&chunk)?;
+        small.undecided = small.undecided.saturating_sub(1);
+        self.take_ready(chunk)
+    }
+}
+
+impl Sink {
+    pub(super) fn take_manifest(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let (first, entries) =
+            decode_segment(bytes).map_err(|error| protocol(&error.to_string()))?;
+        if self.intake.ended || first.0 != self.intake.count || entries.is_empty() {
+            return Err(protocol("a manifest segment out of order"));
+        }
+        if self.entries.len() + entries.len() > MAX_HELD {
+            return Err(protocol("more entries than were wanted"));
+        }
+        let count = u32::try_from(entries.len()).map_err(|_| protocol("too many entries"))?;
+        let end = first.0.checked_add(count).ok_or_else(|| protocol("too many entries"))?;
+        for (id, entry) in (first.0..end).map(EntryId).zip(&entries) {
+            let range = self
+                .layout
+                .try_push(id, &entry.kind)
+                .map_err(|error| protocol(&error.to_string()))?;
+            self.intake.anything |= !entry.path.is_root();
+            self.directories.announce(&self.options, entry);
+            self.tally.add_known(ByteCount(entry.size().unwrap_or_default()));
+            let item = Item::new(entry.clone(), range.clone());
+            if let Some(range) = range
+                && let Some(ready) = self.intake.laid_out(&range, item.is_small())
+            {
+                self.planner.add_chunk(ready);
+            }
+            self.entries.insert(id, item);
+        }
+        self.intake.count = end;
+        self.intake.examining.insert(first, count);
+        self.out.push_back(SinkAction::Examine(first, entries));
+        Ok(())
+    }
+
+    pub(super) fn take_manifest_end(&mut self, entries: u64) -> Result<(), Failure> {
+        if self.intake.ended || entries != self.intake.count() {
+            return Err(protocol("the manifest ended at another count than was sent"));
+        }
+        self.intake.ended = true;
+        if let Some(open) = self.intake.open.take()
+            && let Some(ready) = self.intake.close(open)
+        {
+            self.planner.add_chunk(ready);
+        }
+        Ok(())
+    }
+
+    /// The entry's target was examined and, where asked, compared: its chunk may be planned.
+    pub(super) fn decided(&mut self, id: EntryId) {
+        let Some(item) = self.entries.get(id) else { return };
+        debug_assert!(matches!(item.stage, Stage::Examining | Stage::Comparing));
+        if item.is_small()
+            && let Some(range) = &item.range
+            && let Some(ready) = self.intake.decided(range.start)
+        {
+            self.planner.add_chunk(ready);
+        }
+    }
+
+    pub(super) fn take_stream_end(&mut self, id: EntryId, size: u64) -> Result<(), Failure> {
+        self.layout.end_stream(id, size).map_err(|error| protocol(&error.to_string()))?;
+        self.tally.add_known(ByteCount(size));
+        let end = self.layout.end();
+        self.planner.cut(end);
+        self.chunks.cut(end);
+        let Some(item) = self.entries.get_mut(id) else { return Ok(()) };
+        let stage = item.stage;
+        item.end_stream(size);
+        if stage != Stage::Moving {
+            return Ok(());
+        }
+        self.out.push_back(SinkAction::EndStream(id, ByteCount(size)));
+        if size == 0 {
+            self.make(id);
+        } else {
+            self.complete_if_all(id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Ranges are asked for, in the order of the object and no more than fit in the window: the plans
+//! of what is expected stay few, however large the object is.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use packtrain_object::{CHUNK, ChunkIndex, Piece};
+use packtrain_units::Offset;
+
+use super::Sink;
+use crate::action::{ChunkPlan, SinkAction};
+use crate::limits::MAX_RANGES;
+use crate::message::Message;
+
+/// Chunks to ask for.
+#[derive(Debug, Default)]
+pub(super) struct Planner {
+    /// Runs of chunks, in the order in which they were decided.
+    spans: VecDeque<Range<u64>>,
+    /// Chunks to ask for again, before all others.
+    again: VecDeque<ChunkIndex>,
+}
+
+impl Planner {
+    /// All chunks of a big file.
+    pub(super) fn add_file(&mut self, range: &Range<Offset>) {
+        let first = ChunkIndex::of(range.start).0;
+        let end = range.end.0.div_ceil(CHUNK.get());
+        self.add(first..end);
+    }
+
+    /// A chunk of small files.
+    pub(super) fn add_chunk(&mut self, chunk: ChunkIndex) {
+        self.add(chunk.0..chunk.0 + 1);
+    }
+
+    /// A chunk that turned out bad.
+    pub(super) fn add_again(&mut self, chunk: ChunkIndex) {
+        self.again.push_back(chunk);
+    }
+
+    /// Nothing lies at or beyond `end`.
+    pub(super) fn cut(&mut self, end: Offset) {
+        let end = end.0.div_ceil(CHUNK.get());
+        for span in &mut self.spans {
+            span.end = span.end.min(end);
+        }
+        self.again.retain(|chunk| chunk.0 < end);
+    }
+
+    /// Nothing more will be asked for.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn add(&mut self, span: Range<u64>) {
+        match self.spans.back_mut() {
+            Some(last) if last.end == span.start => last.end = span.end,
+            _ => self.spans.push_back(span),
+        }
+    }
+
+    fn next(&mut self) -> Option<(ChunkIndex, bool)> {
+        if let Some(chunk) = self.again.pop_front() {
+            return Some((chunk, true));
+        }
+        while let Some(span) = self.spans.front_mut() {
+            if let Some(chunk) = span.next() {
+                return Some((ChunkIndex(chunk), false));
+            }
+            self.spans.pop_front();
+        }
+        None
+    }
+}
+
+impl Sink {
+    pub(super) fn plan_more(&mut self) {
+        let (mut first, mut again) = (Vec::new(), Vec::new());
+        while self.chunks.has_room()
+            && let Some((chunk, is_again)) = self.planner.next()
+        {
+            let pieces = self.needed_pieces(chunk);
+            let ranges = if is_again { &mut again } else { &mut first };
+            self.expect(chunk, pieces, ranges);
+        }
+        self.send_need(first, false);
+        self.send_need(again, true);
+    }
+
+    /// The pieces of a chunk that are to be moved.
+    fn needed_pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
+        let mut pieces = self.layout.pieces(chunk);
+        pieces.retain(|piece| {
+            self.entries.is_moving(piece.entry)
+                && !self.resumed.has(piece.entry, piece.file_offset / CHUNK.get())
+        });
+        pieces
+    }
+
+    /// Expects these pieces and adds what they cover to `ranges`.
+    pub(super) fn expect(
+        &mut self,
+        chunk: ChunkIndex,
+        pieces: Vec<Piece>,
+        ranges: &mut Vec<Range<Offset>>,
+    ) {
+        if pieces.is_empty() {
+            return;
+        }
+        for piece in &pieces {
+            self.tally.needed(piece.size().get());
+            match ranges.last_mut() {
+                Some(last) if last.end == piece.range.start => last.end = piece.range.end,
+                _ => ranges.push(piece.range.clone()),
+            }
+        }
+        self.chunks.expect(chunk, &pieces);
+        let pieces = pieces
+            .into_iter()
+            .filter_map(|piece| {
+                let entry = self.entries.get(piece.entry)?.entry.clone();
+                Some((piece, entry))
+            })
+            .collect();
+        self.out.push_back(SinkAction::Expect(ChunkPlan { chunk, pieces }));
+    }
+
+    pub(super) fn send_need(&mut self, mut ranges: Vec<Range<Offset>>, again: bool) {
+        ranges.sort_unstable_by_key(|range| range.start);
+        for ranges in ranges.chunks(MAX_RANGES) {
+            let ranges = ranges.to_vec();
+            self.send(Message::Need { segment: None, ranges, present: 0, again });
+        }
+    }
+
+    /// Tells what was found present since it was last told, if anything.
+    pub(super) fn tell_present(&mut self) {
+        let present = self.tally.take_present();
+        if present > 0 {
+            self.send(Message::Need { segment: None, ranges: Vec::new(), present, again: false });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What is counted, and when the source is told.
+
+use std::ops::Range;
+
+use packtrain_object::RangeSet;
+use packtrain_units::{ByteCount, Offset, Time};
+
+use super::{Sink, SinkTotals};
+use crate::failure::Failures;
+use crate::limits::{MAX_RANGES, MAX_UNSYNCED_FILES, PROGRESS_EVERY, VERIFIED_DELAY};
+use crate::message::{Message, Progress, Summary};
+
+/// Counts, and what waits to be told.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) summary: Summary,
+    pub(super) failures: Failures,
+    progress: Progress,
+    told: Progress,
+    known: ByteCount,
+    present: u64,
+    present_told: u64,
+    needed: u64,
+    holes: u64,
+    /// Verified or not needed, and not told.
+    verified: RangeSet,
+    verified_at: Option<Time>,
+    progress_at: Option<Time>,
+}
+
+impl Tally {
+    pub(super) fn add_known(&mut self, bytes: ByteCount) {
+        self.known += bytes;
+    }
+
+    /// Bytes were found here that nothing needs to be done about.
+    pub(super) fn found(&mut self, bytes: u64) {
+        self.present += bytes;
+        self.progress.durable += bytes;
+    }
+
+    /// Bytes that an earlier run verified were found good.
+    pub(super) fn resumed(&mut self, bytes: u64) {
+        self.present += bytes;
+        self.summary.bytes_resumed += bytes;
+    }
+
+    pub(super) fn needed(&mut self, bytes: u64) {
+        self.needed += bytes;
+    }
+
+    /// Bytes were moved and verified.
+    pub(super) fn moved(&mut self, bytes: u64) {
+        self.progress.verified += bytes;
+    }
+
+    pub(super) fn hole(&mut self, bytes: u64) {
+        self.holes += bytes;
+    }
+
+    pub(super) fn durable(&mut self, bytes: u64) {
+        self.progress.durable += bytes;
+    }
+
+    pub(super) fn file_moved(&mut self) {
+        self.summary.files_moved += 1;
+        self.progress.files += 1;
+    }
+
+    /// A chunk moves again.
+    pub(super) fn again(&mut self) {
+        self.summary.chunks_again += 1;
+        self.progress.again += 1;
+    }
+
+    /// The source may forget these bytes.
+    pub(super) fn verified_range(&mut self, now: Time, range: Range<Offset>) {
+        self.verified.insert(range);
+        self.verified_at.get_or_insert(now + VERIFIED_DELAY);
+        self.progress_at.get_or_insert(now + PROGRESS_EVERY);
+    }
+
+    /// Progress was made that people wait for.
+    pub(super) fn tell_soon(&mut self, now: Time) {
+        self.progress_at = Some(now);
+    }
+
+    /// Bytes found present since this was last asked.
+    pub(super) fn take_present(&mut self) -> u64 {
+        let fresh = self.present - self.present_told;
+        self.present_told = self.present;
+        fresh
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        [self.verified_at, self.progress_at].into_iter().flatten().min()
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            bytes_moved: self.progress.verified.saturating_sub(self.holes),
+            failed: self.failures.count(),
+            vanished: self.failures.vanished(),
+            ..self.summary
+        }
+    }
+
+    pub(super) fn totals(&self) -> SinkTotals {
+        SinkTotals {
+            entries: 0,
+            manifest_done: false,
+            known: self.known,
+            present: ByteCount(self.present),
+            needed: ByteCount(self.needed),
+            verified: ByteCount(self.progress.verified),
+            durable: ByteCount(self.progress.durable),
+            files: self.progress.files,
+        }
+    }
+}
+
+impl Sink {
+    /// Tells the source what is due to be told.
+    pub(super) fn tell(&mut self) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
+        let (verified, progress) = (due(self.tally.verified_at), due(self.tally.progress_at));
+        if verified {
+            // The source may walk on when it hears this: not while the disk does not keep up.
+            if self.durability.files() > MAX_UNSYNCED_FILES {
+                self.tally.verified_at = Some(self.now + VERIFIED_DELAY);
+            } else {
+                self.tell_verified();
+            }
+        }
+        if progress {
+            self.tell_progress();
+        }
+    }
+
+    /// Tells all that was not told yet.
+    pub(super) fn tell_all(&mut self) {
+        self.tell_present();
+        self.tell_verified();
+        self.tell_progress();
+    }
+
+    fn tell_verified(&mut self) {
+        self.tally.verified_at = None;
+        let ranges: Vec<_> = std::mem::take(&mut self.tally.verified).iter().collect();
+        for ranges in ranges.chunks(MAX_RANGES) {
+            self.send(Message::Verified(ranges.to_vec()));
+        }
+    }
+
+    fn tell_progress(&mut self) {
+        self.tally.progress_at = None;
+        if self.tally.progress != self.tally.told {
+            self.tally.told = self.tally.progress;
+            self.send(Message::Progress(self.tally.progress));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Digests of what was written are compared with digests of what was read.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use packtrain_object::{CHUNK, ChunkIndex, Digest, EntryId, Piece, RangeSet, SPACE_END};
+use packtrain_units::Offset;
+
+use super::Sink;
+use super::entries::Stage;
+use crate::action::{PieceHash, SinkAction};
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::limits::{MAX_TRIES, NEED_CHUNKS, NEED_WINDOW};
+use crate::message::PieceDigest;
+
+/// Chunks asked for and not verified.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    works: BTreeMap<ChunkIndex, Work>,
+    asked: RangeSet,
+    /// The chunk after the last one ever asked for.
+    end: ChunkIndex,
+}
+
+#[derive(Debug)]
+struct Work {
+    pieces: Vec<PieceWork>,
+    /// Pieces that are neither verified nor given up.
+    open: usize,
+}
+
+#[derive(Debug)]
+struct PieceWork {
+    piece: Piece,
+    /// What the source says it hashes to.
+    digest: Option<Digest>,
+    /// What was written hashes to.
+    hash: Option<Digest>,
+    tries: u8,
+    open: bool,
+}
+
+/// A piece with both digests.
+#[derive(Debug)]
+struct Compared {
+    piece: Piece,
+    digest: Digest,
+    good: bool,
+    tries: u8,
+}
+
+impl Chunks {
+    /// Whether more may be asked for.
+    pub(super) fn has_room(&self) -> bool {
+        self.asked.len_bytes().get() < NEED_WINDOW && self.works.len() < NEED_CHUNKS
+    }
+
+    /// These pieces are asked for, perhaps again.
+    pub(super) fn expect(&mut self, chunk: ChunkIndex, pieces: &[Piece]) {
+        self.end = self.end.max(chunk.next());
+        let work = self.works.entry(chunk).or_insert_with(|| Work { pieces: Vec::new(), open: 0 });
+        for piece in pieces {
+            self.asked.insert(piece.range.clone());
+            match work.pieces.binary_search_by_key(&piece.entry, |p| p.piece.entry) {
+                Ok(at) => {
+                    let known = &mut work.pieces[at];
+                    work.open += usize::from(!known.open);
+                    (known.digest, known.hash, known.open) = (None, None, true);
+                }
+                Err(at) => {
+                    let piece = piece.clone();
+                    let new =
+                        PieceWork { piece, digest: None, hash: None, tries: 0, open: true };
+                    work.pieces.insert(at, new);
+                    work.open += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether this chunk can have been asked for.
+    fn was_asked(&self, chunk: ChunkIndex) -> bool {
+        chunk < self.end
+    }
+
+    fn compare(
+        &mut self,
+        chunk: ChunkIndex,
+        told: impl Iterator<Item = (EntryId, Option<Digest>, Option<Digest>)>,
+    ) -> Vec<Compared> {
+        let mut compared = Vec::new();
+        let Some(work) = self.works.get_mut(&chunk) else { return compared };
+        for (entry, digest, hash) in told {
+            let at = work.pieces.binary_search_by_key(&entry, |p| p.piece.entry);
+            let Ok(piece) = at.map(|at| &mut work.pieces[at]) else { continue };
+            if !piece.open {
+                continue;
+            }
+            piece.digest = digest.or(piece.digest);
+            piece.hash = hash.or(piece.hash);
+            let (Some(digest), Some(hash)) = (piece.digest, piece.hash) else { continue };
+            let good = digest == hash;
+            if good {
+                piece.open = false;
+                work.open -= 1;
+                self.asked.remove(piece.piece.range.clone());
+            } else {
+                piece.tries = piece.tries.saturating_add(1);
+            }
+            let tries = piece.tries;
+            compared.push(Compared { piece: piece.piece.clone(), digest, good, tries });
+        }
+        if work.open == 0 {
+            self.works.remove(&chunk);
+        }
+        compared
+    }
+
+    /// The pieces of `range` are not wanted any more; tells which parts of it were.
+    pub(super) fn give_up(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
+        let parts: Vec<_> = self.asked.intersect(range.clone()).collect();
+        for part in &parts {
+            self.asked.remove(part.clone());
+            for chunk in ChunkIndex::covering(part) {
+                self.give_up_in(chunk, part);
+            }
+        }
+        parts
+    }
+
+    fn give_up_in(&mut self, chunk: ChunkIndex, part: &Range<Offset>) {
+        let Some(work) = self.works.get_mut(&chunk) else { return };
+        let first = work.pieces.partition_point(|p| p.piece.range.start < part.start);
+        for piece in work.pieces.iter_mut().skip(first) {
+            if piece.piece.range.start >= part.end {
+                break;
+            }
+            work.open -= usize::from(piece.open);
+            piece.open = false;
+        }
+        if work.open == 0 {
+            self.works.remove(&chunk);
+        }
+    }
+
+    /// The stream ended at `end`: what lies beyond is not expected, a piece over it is shorter.
+    pub(super) fn cut(&mut self, end: Offset) {
+        self.asked.remove(end..SPACE_END);
+        let first = ChunkIndex::of(end);
+        let keep = u64::from(end > first.start());
+        self.works.retain(|chunk, _| chunk.0 < first.0 + keep);
+        if keep == 0 {
+            return;
+        }
+        if let Some(work) = self.works.get_mut(&first) {
+            for piece in work.pieces.iter_mut().filter(|p| p.piece.range.end > end) {
+                piece.piece.range.end = end;
+            }
+        }
+    }
+}
+
+impl Sink {
+    pub(super) fn take_digests(
+        &mut self,
+        chunk: ChunkIndex,
+        pieces: &[PieceDigest],
+    ) -> Result<(), Failure> {
+        if !self.chunks.was_asked(chunk) {
+            return Err(protocol("digests of a chunk that was not asked for"));
+        }
+        let told = pieces.iter().map(|p| (p.entry, Some(p.digest), None));
+        let compared = self.chunks.compare(chunk, told);
+        self.settle_pieces(chunk, compared);
+        Ok(())
+    }
+
+    pub(super) fn take_hashes(&mut self, chunk: ChunkIndex, hashes: &[PieceHash]) {
+        let told = hashes.iter().map(|&(entry, hash)| (entry, None, Some(hash)));
+        let compared = self.chunks.compare(chunk, told);
+        self.settle_pieces(chunk, compared);
+    }
+
+    fn settle_pieces(&mut self, chunk: ChunkIndex, compared: Vec<Compared>) {
+        let mut again = Vec::new();
+        for piece in compared {
+            if piece.good {
+                self.piece_good(&piece.piece, piece.digest);
+            } else if piece.tries < MAX_TRIES {
+                self.tally.again();
+                again.push(piece.piece);
+            } else {
+                let text = "what is written does not hash to what was read, three times over; \
+                            the source may be changing, or a disk or memory fail";
+                let failure = Failure::new(FailureKind::Integrity, text);
+                self.fail_entry(piece.piece.entry, failure, true);
+            }
+        }
+        let mut ranges = Vec::new();
+        self.expect(chunk, again, &mut ranges);
+        self.send_need(ranges, true);
+    }
+
+    fn piece_good(&mut self, piece: &Piece, digest: Digest) {
+        let Some(item) = self.entries.get_mut(piece.entry) else { return };
+        item.verified += 1;
+        let index = u32::try_from(piece.file_offset / CHUNK.get());
+        if let (Some(file), Ok(index)) = (item.journal, index) {
+            self.journal.chunk(file, index, digest, &mut self.out);
+        }
+        self.tally.moved(piece.size().get());
+        self.tally.verified_range(self.now, piece.range.clone());
+        self.durability.add_bytes(self.now, piece.size().get());
+        self.complete_if_all(piece.entry);
+    }
+
+    /// A file whose pieces are all verified waits for a sync now.
+    pub(super) fn complete_if_all(&mut self, id: EntryId) {
+        let all = |item: &super::entries::Item| item.verified == item.pieces;
+        if self.entries.is_moving(id) && self.entries.get(id).is_some_and(all) {
+            self.complete(id);
+        }
+    }
+
+    pub(super) fn complete(&mut self, id: EntryId) {
+        let Some(item) = self.entries.get_mut(id) else { return };
+        item.stage = Stage::Complete;
+        self.resumed.forget(id);
+        self.durability.add_file(self.now, id);
+    }
+
+    pub(super) fn take_hole(&mut self, range: Range<Offset>) -> Result<(), Failure> {
+        if range.start >= range.end || range.end > self.layout.end() {
+            return Err(protocol("a hole that lies nowhere"));
+        }
+        // What is not asked for (any more) belongs to an entry that failed here.
+        let parts: Vec<_> = self.chunks.asked.intersect(range).collect();
+        for part in parts {
+            self.tally.hole(part.end.since(part.start).get());
+            self.out.push_back(SinkAction::Zero(part));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! The entries that someone may still ask for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use packtrain_object::{Entry, EntryId, EntryKind, Layout, RangeSet, RelPath};
+use packtrain_units::Offset;
+
+use crate::limits::MAX_RECENT;
+
+/// Entries from the walk until the sink has looked at them and verified all their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    entries: BTreeMap<EntryId, HeldEntry>,
+    /// Bytes of held entries that are not verified.
+    live: RangeSet,
+    /// Paths of entries let go: a sink may fail to name a file whose bytes it verified.
+    recent: BTreeMap<EntryId, RelPath>,
+    order: VecDeque<EntryId>,
+    had_stream: bool,
+}
+
+#[derive(Debug)]
+struct HeldEntry {
+    entry: Entry,
+    range: Option<Range<Offset>>,
+    unverified: u64,
+    answered: bool,
+}
+
+impl Held {
+    pub(super) fn add(&mut self, id: EntryId, entry: Entry, range: Option<Range<Offset>>) {
+        let unverified = range.clone().map_or(0, |range| self.live.insert(range).get());
+        self.had_stream |= entry.kind == EntryKind::Stream;
+        self.entries.insert(id, HeldEntry { entry, range, unverified, answered: false });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&Entry> {
+        self.entries.get(&id).map(|held| &held.entry)
+    }
+
+    /// Whether there is or was an entry of unknown length.
+    pub(super) fn had_stream(&self) -> bool {
+        self.had_stream
+    }
+
+    /// The path of an entry that is held or was until lately.
+    pub(super) fn path(&self, id: EntryId) -> Option<Vec<u8>> {
+        let path = self.get(id).map(|entry| &entry.path).or_else(|| self.recent.get(&id));
+        path.map(|path| path.as_bytes().to_vec())
+    }
+
+    /// The parts of `range` that are of held entries and not verified.
+    pub(super) fn live(&self, range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> + '_ {
+        self.live.intersect(range)
+    }
+
+    /// The sink looked at these entries.
+    pub(super) fn answered(&mut self, first: EntryId, count: u32) {
+        let end = EntryId(first.0.saturating_add(count));
+        let mut done = Vec::new();
+        for (&id, held) in self.entries.range_mut(first..end) {
+            held.answered = true;
+            if held.unverified == 0 {
+                done.push(id);
+            }
+        }
+        for id in done {
+            self.let_go(id);
+        }
+    }
+
+    /// The sink verified these bytes, or needs none of them.
+    pub(super) fn verified(&mut self, range: &Range<Offset>, layout: &Layout) {
+        let parts: Vec<_> = self.live.intersect(range.clone()).collect();
+        for part in parts {
+            self.live.remove(part.clone());
+            let mut at = part.start;
+            while at < part.end {
+                let Some(piece) = layout.piece_at(at) else { break };
+                let whole = layout.range_of(piece.entry).unwrap_or(piece.range);
+                let end = whole.end.min(part.end);
+                self.verified_of(piece.entry, end.since(at).get());
+                at = end;
+            }
+        }
+    }
+
+    fn verified_of(&mut self, id: EntryId, bytes: u64) {
+        let Some(held) = self.entries.get_mut(&id) else { return };
+        held.unverified = held.unverified.saturating_sub(bytes);
+        if held.unverified == 0 && held.answered {
+            self.let_go(id);
+        }
+    }
+
+    /// The stream has this size; nothing lies in `beyond`.
+    pub(super) fn end_stream(&mut self, id: EntryId, size: u64, beyond: &Range<Offset>) {
+        let cut = self.live.remove(beyond.clone()).get();
+        if let Some(held) = self.entries.get_mut(&id) {
+            held.entry.kind = EntryKind::File { size };
+            held.range = held.range.take().map(|range| range.start..beyond.start);
+        }
+        self.verified_of(id, cut);
+    }
+
+    /// Lets go of an entry that failed; tells where its bytes lie.
+    pub(super) fn drop_entry(&mut self, id: EntryId) -> Option<Range<Offset>> {
+        let range = self.let_go(id)?;
+        self.live.remove(range.clone());
+        Some(range)
+    }
+
+    fn let_go(&mut self, id: EntryId) -> Option<Range<Offset>> {
+        let held = self.entries.remove(&id)?;
+        self.recent.insert(id, held.entry.path);
+        self.order.push_back(id);
+        if self.order.len() > MAX_RECENT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.recent.remove(&oldest);
+        }
+        held.range
+    }
+}

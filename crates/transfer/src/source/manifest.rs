@@ -1,0 +1,122 @@
+//! Entries on their way to the sink, in segments.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use packtrain_object::manifest::{MAX_SEGMENT_BYTES, MAX_SEGMENT_ENTRIES, encode_segment, fitting};
+use packtrain_object::{Entry, EntryId, Layout};
+use packtrain_units::{Offset, Time};
+
+use crate::action::SourceAction;
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::limits::{MAX_FAILED, SEGMENT_DELAY};
+use crate::message::Message;
+
+/// Bytes that an entry may take besides its path and target.
+const ENTRY_BYTES: usize = 64;
+/// A segment is sent when it is this large.
+const ENOUGH_BYTES: usize = MAX_SEGMENT_BYTES / 4;
+
+/// Entries that wait to be sent and segments that wait to be answered.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    pending: Vec<Entry>,
+    pending_bytes: usize,
+    /// Entries sent so far.
+    sent: u32,
+    /// First entry and count of each segment that the sink has not answered.
+    unanswered: BTreeMap<EntryId, u32>,
+    flush_at: Option<Time>,
+    failed: u64,
+    vanished: u64,
+    failures: Vec<(Vec<u8>, Failure)>,
+}
+
+impl Segments {
+    /// The id that the next entry gets; none when there are no more.
+    pub(super) fn next_id(&self) -> Option<EntryId> {
+        let id = self.sent.checked_add(u32::try_from(self.pending.len()).ok()?)?;
+        (id < u32::MAX).then_some(EntryId(id))
+    }
+
+    /// Adds an entry to the segment under way.
+    pub(super) fn add(&mut self, entry: Entry) {
+        self.pending_bytes += ENTRY_BYTES + entry.path.as_bytes().len();
+        self.pending.push(entry);
+    }
+
+    /// Notes what the walk could not read.
+    pub(super) fn add_failed(&mut self, path: Vec<u8>, failure: Failure) {
+        self.failed += 1;
+        self.vanished += u64::from(failure.kind == FailureKind::Vanished);
+        if self.failures.len() < MAX_FAILED {
+            self.failures.push((path, failure.bounded()));
+        }
+    }
+
+    /// Entries were added: sends full segments, and the very first one at once.
+    pub(super) fn on_entries(&mut self, now: Time, out: &mut VecDeque<SourceAction>) {
+        while self.pending.len() >= MAX_SEGMENT_ENTRIES || self.pending_bytes >= ENOUGH_BYTES {
+            self.flush(out);
+        }
+        if self.sent == 0 {
+            self.flush(out);
+        } else if !self.pending.is_empty() && self.flush_at.is_none() {
+            self.flush_at = Some(now + SEGMENT_DELAY);
+        }
+    }
+
+    /// The walk is over.
+    pub(super) fn end(&mut self, out: &mut VecDeque<SourceAction>) {
+        while !self.pending.is_empty() {
+            self.flush(out);
+        }
+        out.push_back(SourceAction::Send(Message::ManifestEnd {
+            entries: u64::from(self.sent),
+            failed: self.failed,
+            vanished: self.vanished,
+            failures: std::mem::take(&mut self.failures),
+        }));
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Time, out: &mut VecDeque<SourceAction>) {
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush(out);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.flush_at
+    }
+
+    /// The sink looked at the segment that starts at `first`; tells how many entries it has.
+    pub(super) fn answered(&mut self, first: EntryId) -> Result<u32, Failure> {
+        self.unanswered.remove(&first).ok_or_else(|| protocol("an answer to no segment"))
+    }
+
+    /// Whether the sink can know this entry.
+    pub(super) fn was_sent(&self, id: EntryId) -> bool {
+        id.0 < self.sent
+    }
+
+    /// Whether this range lies in the object as far as it is laid out.
+    pub(super) fn is_laid_out(&self, range: &Range<Offset>, layout: &Layout) -> bool {
+        range.end <= layout.end()
+    }
+
+    fn flush(&mut self, out: &mut VecDeque<SourceAction>) {
+        self.flush_at = None;
+        let count = fitting(&self.pending);
+        if count == 0 {
+            return;
+        }
+        let first = EntryId(self.sent);
+        let bytes = encode_segment(first, &self.pending[..count]);
+        out.push_back(SourceAction::Send(Message::Manifest(bytes)));
+        self.pending.drain(..count);
+        let path_bytes = |entry: &Entry| ENTRY_BYTES + entry.path.as_bytes().len();
+        self.pending_bytes = self.pending.iter().map(path_bytes).sum();
+        self.sent += count as u32;
+        self.unanswered.insert(first, count as u32);
+    }
+}

@@ -1,0 +1,149 @@
+//! What the sink says.
+
+use std::ops::Range;
+
+use packtrain_object::{EntryId, SPACE_END};
+use packtrain_units::{ByteCount, Offset, Time};
+
+use super::Source;
+use crate::action::{Outcome, SourceAction};
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::message::{Message, Summary};
+
+impl Source {
+    pub(super) fn take_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
+        match message {
+            Message::Need { segment, ranges, present, again } => {
+                self.take_need(now, segment, &ranges, present, again)
+            }
+            Message::AskRoot(entries) => self.take_ask_root(entries),
+            Message::Verified(ranges) => self.take_verified(&ranges),
+            Message::Progress(progress) => {
+                self.progress = progress;
+                self.totals.durable = ByteCount(progress.durable);
+                self.totals.files = progress.files;
+                Ok(())
+            }
+            Message::SinkFailed { entry, failure } => {
+                if !self.segments.was_sent(entry) {
+                    return Err(protocol("failure of an entry that was not sent"));
+                }
+                self.drop_entry(entry, failure.bounded());
+                Ok(())
+            }
+            Message::Finished(summary) => self.take_finished(summary),
+            Message::Refused(failure) | Message::Cancel(failure) => {
+                self.finish(Some(failure.bounded()));
+                Ok(())
+            }
+            Message::Bye => {
+                let text = "the receiving end left before it was done";
+                self.finish(Some(Failure::new(FailureKind::Temporary, text)));
+                Ok(())
+            }
+            _ => Err(protocol("a message that a sink does not send")),
+        }
+    }
+
+    fn take_need(
+        &mut self,
+        _now: Time,
+        segment: Option<EntryId>,
+        ranges: &[Range<Offset>],
+        present: u64,
+        again: bool,
+    ) -> Result<(), Failure> {
+        if let Some(first) = segment {
+            let count = self.segments.answered(first)?;
+            self.held.answered(first, count);
+        }
+        self.totals.present += ByteCount(present);
+        let mut before = Offset::ZERO;
+        for range in ranges {
+            if range.start < before || range.start >= range.end || range.end > SPACE_END {
+                return Err(protocol("needed ranges that are out of order"));
+            }
+            before = range.end;
+            self.need(range, again)?;
+        }
+        Ok(())
+    }
+
+    fn need(&mut self, range: &Range<Offset>, again: bool) -> Result<(), Failure> {
+        // The sink may ask for more of a stream before it knows where it ended.
+        let end = if self.held.had_stream() {
+            range.end.min(self.layout.end())
+        } else {
+            range.end
+        };
+        if range.start >= end {
+            return Ok(());
+        }
+        let first = self.layout.piece_at(range.start);
+        let last = self.layout.piece_at(Offset(end.0 - 1));
+        if first.is_none_or(|piece| piece.range.start != range.start)
+            || last.is_none_or(|piece| piece.range.end != end)
+        {
+            return Err(protocol("needed ranges that are not those of pieces"));
+        }
+        // What failed here meanwhile is in flight as such to the sink.
+        let live: Vec<_> = self.held.live(range.start..end).collect();
+        for part in live {
+            let fresh = if again {
+                self.totals.needed += part.end.since(part.start);
+                self.out.push_back(SourceAction::Reread(part.clone()));
+                self.needs.want_again(&part, self.assigner.under_way(&part))
+            } else {
+                self.needs.want(&part)
+            };
+            for range in fresh {
+                if !again {
+                    self.totals.needed += range.end.since(range.start);
+                }
+                self.assigner.add(range);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_verified(&mut self, ranges: &[Range<Offset>]) -> Result<(), Failure> {
+        for range in ranges {
+            if range.start >= range.end || range.end > SPACE_END {
+                return Err(protocol("verified ranges that make no sense"));
+            }
+            if !self.segments.is_laid_out(range, &self.layout) {
+                return Err(protocol("verified ranges beyond the object"));
+            }
+            self.totals.verified += self.needs.verified(range);
+            self.assigner.forget_waiting(range);
+            self.held.verified(range, &self.layout);
+            self.out.push_back(SourceAction::Forget(range.clone()));
+        }
+        Ok(())
+    }
+
+    fn take_ask_root(&mut self, entries: Vec<EntryId>) -> Result<(), Failure> {
+        for entry in entries {
+            if !self.segments.was_sent(entry) {
+                return Err(protocol("a digest of an entry that was not sent was asked for"));
+            }
+            if self.held.get(entry).is_some() {
+                self.out.push_back(SourceAction::HashFile(entry));
+            } else {
+                self.send(Message::Root { entry, digest: None });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_finished(&mut self, mut summary: Summary) -> Result<(), Failure> {
+        if !self.totals.walk_done {
+            return Err(protocol("the sink finished before the walk"));
+        }
+        summary.failed = summary.failed.max(self.failures.count());
+        self.send(Message::Bye);
+        let failed = self.failures.take();
+        self.finish_as(Outcome { summary, failure: None, failed });
+        Ok(())
+    }
+}

@@ -1,0 +1,360 @@
+//! The end that has the files.
+//!
+//! Its parts: [`manifest`] packs entries into segments and remembers which the sink has looked at,
+//! [`held`] keeps entries as long as someone may ask for them, [`ranges`] knows what is wanted and
+//! what of it is not placed, [`crate::assign`] gives it to transports. This file routes between
+//! them.
+
+mod held;
+mod manifest;
+mod messages;
+mod ranges;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout, Piece};
+use packtrain_units::{ByteCount, Offset, Time};
+
+use crate::action::{Outcome, SourceAction, TransportEvent, TransportId};
+use crate::assign::Assigner;
+use crate::failure::{Failure, FailureKind, Failures};
+use crate::limits::{MAX_DIGESTS, MAX_OUTSTANDING};
+use crate::message::{Message, Options, PieceDigest, Progress};
+use held::Held;
+use manifest::Segments;
+use ranges::Needs;
+
+/// The source's state machine.
+#[derive(Debug)]
+pub struct Source {
+    options: Options,
+    layout: Layout,
+    held: Held,
+    segments: Segments,
+    needs: Needs,
+    assigner: Assigner,
+    failures: Failures,
+    progress: Progress,
+    totals: SourceTotals,
+    /// Where the stream starts, while its end is not known.
+    stream: Option<(EntryId, Offset)>,
+    out: VecDeque<SourceAction>,
+    over: bool,
+}
+
+/// How far a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceTotals {
+    /// Entries the walk found so far.
+    pub entries: u64,
+    /// Whether it found all.
+    pub walk_done: bool,
+    /// Bytes of all files found so far; a stream counts when it ended.
+    pub known: ByteCount,
+    /// Of those, bytes that the sink said it has already.
+    pub present: ByteCount,
+    /// Bytes that the sink asked for so far, repeats included.
+    pub needed: ByteCount,
+    /// Bytes that transports placed, repeats included.
+    pub placed: ByteCount,
+    /// Bytes moved that the sink verified.
+    pub verified: ByteCount,
+    /// Bytes durable at the sink, those it had included.
+    pub durable: ByteCount,
+    /// Files complete at the sink.
+    pub files: u64,
+}
+
+impl Source {
+    /// A source for one transfer.
+    pub fn new(options: Options, _now: Time) -> Self {
+        Self {
+            options,
+            layout: Layout::new(),
+            held: Held::default(),
+            segments: Segments::default(),
+            needs: Needs::default(),
+            assigner: Assigner::default(),
+            failures: Failures::default(),
+            progress: Progress::default(),
+            totals: SourceTotals::default(),
+            stream: None,
+            out: VecDeque::new(),
+            over: false,
+        }
+    }
+
+    /// How the transfer is done.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many more entries are wanted from the walk now; none means that it should pause.
+    pub fn walk_credit(&self) -> usize {
+        if self.over || self.totals.walk_done {
+            return 0;
+        }
+        MAX_OUTSTANDING.saturating_sub(self.held.len())
+    }
+
+    /// The walk found entries: parents before children, a stream last.
+    pub fn on_entries(&mut self, now: Time, entries: Vec<Entry>) {
+        for entry in entries {
+            if self.over || self.totals.walk_done {
+                return;
+            }
+            if let Err(failure) = self.take_entry(entry) {
+                self.cancel(now, failure);
+                return;
+            }
+        }
+        self.segments.on_entries(now, &mut self.out);
+    }
+
+    fn take_entry(&mut self, entry: Entry) -> Result<(), Failure> {
+        if let Err(error) = packtrain_object::manifest::check_entry(&entry) {
+            let failure = Failure::new(FailureKind::Unreadable, error.to_string());
+            self.segments.add_failed(entry.path.as_bytes().to_vec(), failure.clone());
+            self.failures.note(entry.path.into_bytes(), failure);
+            return Ok(());
+        }
+        let too_many = || Failure::new(FailureKind::Fatal, "more than 2^32 entries");
+        let id = self.segments.next_id().ok_or_else(too_many)?;
+        let range = self
+            .layout
+            .try_push(id, &entry.kind)
+            .map_err(|error| Failure::new(FailureKind::Fatal, error.to_string()))?;
+        match entry.kind {
+            EntryKind::Stream => self.stream = range.clone().map(|range| (id, range.start)),
+            _ => self.totals.known += ByteCount(entry.size().unwrap_or_default()),
+        }
+        self.totals.entries += 1;
+        self.segments.add(entry.clone());
+        self.held.add(id, entry, range);
+        Ok(())
+    }
+
+    /// The walk is over; `failed` is what it could not read, all of it.
+    pub fn on_walk_end(&mut self, _now: Time, failed: Vec<(Vec<u8>, Failure)>) {
+        if self.over || self.totals.walk_done {
+            return;
+        }
+        for (path, failure) in failed {
+            self.failures.note(path.clone(), failure.clone());
+            self.segments.add_failed(path, failure);
+        }
+        self.totals.walk_done = true;
+        self.segments.end(&mut self.out);
+    }
+
+    /// A message came, of those that are not the node's own. After an error the transfer is
+    /// cancelled already.
+    pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
+        if self.over {
+            return Ok(());
+        }
+        let taken = self.take_message(now, message);
+        if let Err(failure) = &taken {
+            self.cancel(now, failure.clone());
+        }
+        self.assign(now);
+        taken
+    }
+
+    /// The reader read the needed pieces of this chunk.
+    pub fn on_chunk_read(&mut self, _now: Time, chunk: ChunkIndex, digests: Vec<PieceDigest>) {
+        if self.over {
+            return;
+        }
+        for pieces in digests.chunks(MAX_DIGESTS) {
+            self.send(Message::Digests { chunk, pieces: pieces.to_vec() });
+        }
+    }
+
+    /// The reader found that this assigned range is a hole and reads as zeros.
+    pub fn on_hole(&mut self, now: Time, range: Range<Offset>) {
+        if self.over {
+            return;
+        }
+        let parts = self.needs.take_unplaced(&range);
+        for part in parts {
+            self.totals.placed += part.end.since(part.start);
+            self.assigner.withdraw(&part, &mut self.out);
+            self.send(Message::Hole(part));
+        }
+        self.assign(now);
+    }
+
+    /// Nothing (more) comes of this entry.
+    pub fn on_entry_failed(&mut self, now: Time, id: EntryId, failure: Failure) {
+        if self.over || self.held.get(id).is_none() {
+            return;
+        }
+        self.send(Message::SourceFailed { entry: id, failure: failure.clone() });
+        self.drop_entry(id, failure);
+        self.assign(now);
+    }
+
+    /// The stream ended, after `size` bytes.
+    pub fn on_stream_end(&mut self, now: Time, id: EntryId, size: u64) {
+        let Some((stream, start)) = self.stream.filter(|_| !self.over) else { return };
+        if stream != id || self.layout.end_stream(id, size).is_err() {
+            return;
+        }
+        self.stream = None;
+        let beyond = start + ByteCount(size)..packtrain_object::SPACE_END;
+        self.assigner.withdraw(&beyond, &mut self.out);
+        self.needs.forget(&beyond);
+        self.held.end_stream(id, size, &beyond);
+        self.totals.known += ByteCount(size);
+        self.send(Message::StreamEnd { entry: id, size });
+        self.assign(now);
+    }
+
+    /// The root digest of a file that `HashFile` asked for; none if it cannot be read.
+    pub fn on_root(&mut self, _now: Time, id: EntryId, digest: Option<Digest>) {
+        if !self.over {
+            self.send(Message::Root { entry: id, digest });
+        }
+    }
+
+    /// A transport is ready. Of those that work the ones with the lowest `rank` are used.
+    pub fn on_transport_up(&mut self, now: Time, id: TransportId, rank: u8) {
+        if !self.over {
+            self.assigner.on_up(now, id, rank);
+            self.assign(now);
+        }
+    }
+
+    /// A transport reports.
+    pub fn on_transport_event(&mut self, now: Time, id: TransportId, event: TransportEvent) {
+        if self.over {
+            return;
+        }
+        match event {
+            TransportEvent::Placed(range) => {
+                for part in self.assigner.on_placed(now, id, &range) {
+                    let (bytes, twice) = self.needs.placed(&part);
+                    self.totals.placed += bytes;
+                    for part in twice {
+                        self.assigner.add(part);
+                    }
+                }
+            }
+            TransportEvent::Returned(range) => {
+                for part in self.assigner.on_returned(now, id, &range, self.needs.unplaced()) {
+                    self.needs.returned(&part);
+                }
+            }
+            TransportEvent::Closed(_) => {
+                for part in self.assigner.on_closed(id, self.needs.unplaced()) {
+                    self.needs.returned(&part);
+                }
+            }
+        }
+        self.assign(now);
+    }
+
+    /// How many transports are up.
+    pub fn transports(&self) -> usize {
+        self.assigner.transports()
+    }
+
+    /// Time passed.
+    pub fn on_timeout(&mut self, now: Time) {
+        if self.over {
+            return;
+        }
+        self.segments.on_timeout(now, &mut self.out);
+        let quiet = self.stream.map(|(_, start)| start);
+        self.assigner.on_timeout(now, quiet, &mut self.out);
+        self.assign(now);
+    }
+
+    /// When `on_timeout` is wanted next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.over {
+            return None;
+        }
+        [self.segments.poll_timeout(), self.assigner.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<SourceAction> {
+        self.out.pop_front()
+    }
+
+    /// The offset map so far.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// An entry, as long as something of it may still have to be read.
+    pub fn entry(&self, id: EntryId) -> Option<&Entry> {
+        self.held.get(id)
+    }
+
+    /// The pieces of this chunk that the sink wants and has not verified, in offset order: the
+    /// ones to report digests for.
+    pub fn pieces_needed(&self, chunk: ChunkIndex) -> Vec<Piece> {
+        let mut pieces = self.layout.pieces(chunk);
+        pieces.retain(|piece| self.needs.is_wanted(&piece.range));
+        pieces
+    }
+
+    /// How far it is.
+    pub fn totals(&self) -> SourceTotals {
+        self.totals
+    }
+
+    /// Ends the transfer early. What is safe at the sink stays safe.
+    pub fn cancel(&mut self, _now: Time, failure: Failure) {
+        if !self.over {
+            self.send(Message::Cancel(failure.clone()));
+            self.finish(Some(failure));
+        }
+    }
+
+    fn send(&mut self, message: Message) {
+        self.out.push_back(SourceAction::Send(message));
+    }
+
+    fn assign(&mut self, now: Time) {
+        if !self.over {
+            self.assigner.assign(now, &mut self.out);
+        }
+    }
+
+    /// Stops moving an entry that failed at either end.
+    fn drop_entry(&mut self, id: EntryId, failure: Failure) {
+        if let Some(path) = self.held.path(id) {
+            self.failures.note(path, failure);
+        }
+        if let Some(range) = self.held.drop_entry(id) {
+            self.needs.forget(&range);
+            self.assigner.withdraw(&range, &mut self.out);
+        }
+    }
+
+    fn finish(&mut self, failure: Option<Failure>) {
+        let mut outcome = Outcome {
+            summary: Default::default(),
+            failure,
+            failed: self.failures.take(),
+        };
+        outcome.summary.bytes_moved = self.progress.verified;
+        outcome.summary.chunks_again = self.progress.again;
+        outcome.summary.failed = self.failures.count();
+        outcome.summary.vanished = self.failures.vanished();
+        self.finish_as(outcome);
+    }
+
+    fn finish_as(&mut self, outcome: Outcome) {
+        self.over = true;
+        self.out.push_back(SourceAction::Finished(outcome));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! Quantities with their units, so that no public signature carries a bare number.
+//!
+//! Time is counted in integer nanoseconds since an arbitrary epoch, rates in bits a second,
+//! sizes in bytes. Nothing here reads a clock or asks for entropy: both are arguments.
+
+mod bytes;
+mod parse;
+mod rate;
+mod rng;
+mod seqno;
+mod time;
+
+pub use bytes::{ByteCount, Offset};
+pub use parse::{ParseError, parse_bytes, parse_duration, parse_rate};
+pub use rate::DataRate;
+pub use rng::Rng;
+pub use seqno::SeqNo;
+pub use time::{Duration, Time};

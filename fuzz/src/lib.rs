@@ -1,0 +1,293 @@
+//! The bodies of the fuzz targets, and inputs to start from.
+//!
+//! Each takes any bytes and must return: a panic, a hang or memory without bound is a finding.
+//! cargo-fuzz runs them through `fuzz_targets/`; `cargo xtask fuzz` runs the same bodies on
+//! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use packtrain_io::disk::Filters;
+use packtrain_node::{authorized::AuthorizedKeys, location::Location, tickets::Ticket};
+use packtrain_object::{
+    ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Layout, Mtime, Record, RelPath,
+};
+use packtrain_proto::{
+    Datagrams, Flow, FlowConfig, FlowKeys, Placed, Placement, Role, Suite, Transmit,
+};
+use packtrain_transfer::message::{Decoder, Hello, Message, Options, encode};
+use packtrain_units::{ByteCount, Offset, Time};
+
+/// A fuzz target.
+pub struct Target {
+    /// Its name, also that of its file in `fuzz_targets/`.
+    pub name: &'static str,
+    /// What it does with an input.
+    pub body: fn(&[u8]),
+    /// Good inputs to mutate.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target there is.
+pub const TARGETS: &[Target] = &[
+    Target { name: "manifest", body: manifest, seeds: manifest_seeds },
+    Target { name: "journal", body: journal, seeds: journal_seeds },
+    Target { name: "control", body: control, seeds: control_seeds },
+    Target { name: "packet", body: packet, seeds: packet_seeds },
+    Target { name: "filter", body: filter, seeds: filter_seeds },
+    Target { name: "location", body: location, seeds: location_seeds },
+    Target { name: "authorized_keys", body: authorized_keys, seeds: authorized_seeds },
+    Target { name: "ticket", body: ticket, seeds: ticket_seeds },
+];
+
+/// A manifest segment: what decodes is valid, encodes again to the same entries, and can be
+/// laid out.
+pub fn manifest(data: &[u8]) {
+    let Ok((first, entries)) = packtrain_object::decode_segment(data) else { return };
+    let bytes = packtrain_object::encode_segment(first, &entries);
+    let again = packtrain_object::decode_segment(&bytes).expect("what was encoded decodes");
+    assert_eq!(again, (first, entries.clone()));
+    let mut layout = Layout::new();
+    for (index, entry) in (first.0..).zip(&entries) {
+        if let Ok(Some(range)) = layout.try_push(EntryId(index), &entry.kind) {
+            assert!(range.start < range.end);
+            let chunk = ChunkIndex::of(range.start);
+            assert!(layout.pieces(chunk).iter().any(|piece| piece.entry == EntryId(index)));
+        }
+    }
+}
+
+/// A journal: reading ends somewhere, and what was read is read again the same.
+pub fn journal(data: &[u8]) {
+    let Ok(replay) = packtrain_object::journal::replay(data) else { return };
+    let valid = usize::try_from(replay.valid_len).expect("no longer than the input");
+    let again = packtrain_object::journal::replay(&data[..valid]).expect("a good prefix is good");
+    assert_eq!(again.state, replay.state);
+    assert!(!again.torn);
+}
+
+/// Control messages, fed in two parts: what decodes encodes and decodes again.
+pub fn control(data: &[u8]) {
+    let mut decoder = Decoder::new();
+    let half = data.len() / 2;
+    for part in [&data[..half], &data[half..]] {
+        decoder.feed(part);
+        loop {
+            match decoder.next() {
+                Ok(Some(message)) => round_trip(&message),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn round_trip(message: &Message) {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes);
+    let mut decoder = Decoder::new();
+    decoder.feed(&bytes);
+    let again = decoder.next().expect("what was encoded decodes").expect("all of it is there");
+    assert_eq!(&again, message);
+}
+
+/// Datagrams from strangers, at both ends of a flow: nothing of them is placed.
+pub fn packet(data: &[u8]) {
+    struct Nowhere;
+    impl Placement for Nowhere {
+        fn place(&mut self, _: Offset, _: &[u8]) -> Placed {
+            panic!("a forged packet was placed");
+        }
+        fn room(&self) -> ByteCount {
+            ByteCount(1 << 20)
+        }
+    }
+    let _ = packtrain_proto::peek(data);
+    packtrain_proto::fuzzing::frames(data);
+    let Some((&stride, data)) = data.split_first() else { return };
+    let from = "127.0.0.1:9".parse().expect("an address");
+    let now = Time::ZERO;
+    let mut flow = flow(Role::Receiver);
+    let mut bytes = data.to_vec();
+    let batch = Datagrams {
+        lane: 0,
+        from,
+        bytes: &mut bytes,
+        stride: usize::from(stride).max(1) * 6,
+        ecn: None,
+        received_at: now,
+    };
+    let authentic = flow.handle(now, batch, &mut Nowhere);
+    assert_eq!(authentic, 0, "a forged packet was believed");
+}
+
+fn flow(role: Role) -> Flow {
+    let keys = FlowKeys { suite: Suite::Aes128Gcm, secret: [7; 32] };
+    let peer = "127.0.0.1:9".parse().expect("an address");
+    let config = FlowConfig::new(role, keys, 1, vec![vec![peer]]);
+    Flow::new(config, None, Time::ZERO).expect("a flow")
+}
+
+/// A filter rule: one that is understood survives being sent to the other end.
+pub fn filter(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == 0);
+    let (rule, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let mut filters = Filters::new();
+    if filters.rule(rule).is_err() {
+        return;
+    }
+    let mut again = Filters::new();
+    for rule in filters.to_rules() {
+        again.rule(&rule).expect("our own rules are understood");
+    }
+    for is_dir in [false, true] {
+        assert_eq!(filters.excludes(path, is_dir), again.excludes(path, is_dir));
+        let _ = filters.excludes_within(path, is_dir);
+    }
+}
+
+/// A location of the command line.
+pub fn location(data: &[u8]) {
+    if let Ok(location) = Location::parse(OsStr::from_bytes(data)) {
+        assert!(!location.path().contains(&0));
+        let _ = location.same_end(&location);
+    }
+}
+
+/// A file of authorized keys.
+pub fn authorized_keys(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let keys = AuthorizedKeys::parse(text);
+        assert!(keys.len() + keys.refused.len() <= text.lines().count());
+    }
+}
+
+/// The text of a ticket: one that is understood is written the same.
+pub fn ticket(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(ticket) = text.parse::<Ticket>() {
+        let again: Ticket = ticket.to_text().parse().expect("our own text is understood");
+        assert!(again.to_text() == ticket.to_text());
+    }
+}
+
+fn entry(path: &[u8], kind: EntryKind) -> Entry {
+    let path = RelPath::new(path.to_vec()).expect("a path");
+    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 3, gid: 4 }
+}
+
+fn manifest_seeds() -> Vec<Vec<u8>> {
+    let entries = [
+        entry(b"d", EntryKind::Directory),
+        entry(b"d/a", EntryKind::File { size: 10 }),
+        entry(b"d/ab", EntryKind::File { size: 9 << 20 }),
+        entry(b"d/l", EntryKind::Symlink { target: b"../x".to_vec() }),
+        entry(b"s", EntryKind::Stream),
+    ];
+    vec![
+        packtrain_object::encode_segment(EntryId(0), &entries),
+        packtrain_object::encode_segment(EntryId(7), &entries[1..2]),
+    ]
+}
+
+fn journal_seeds() -> Vec<Vec<u8>> {
+    let path = RelPath::new(b"d/ab".to_vec()).expect("a path");
+    let key = FileKey { path, size: 9 << 20, mtime: Mtime { secs: 1, nanos: 2 } };
+    let records = [
+        Record::Begin { format: 1, transfer: [1; 16], note: "note".to_owned() },
+        Record::File { id: 0, key },
+        Record::Chunk { file: 0, index: 0, digest: Digest([2; 32]) },
+        Record::Durable,
+        Record::Chunk { file: 0, index: 1, digest: Digest([3; 32]) },
+        Record::Bad { file: 0, index: 1 },
+        Record::Forget { file: 0 },
+    ];
+    let mut bytes = Vec::new();
+    records.iter().for_each(|record| packtrain_object::journal::encode(record, &mut bytes));
+    vec![bytes]
+}
+
+fn control_seeds() -> Vec<Vec<u8>> {
+    let hello = Hello { magic: *b"PKTR", lowest: 1, highest: 1, agent: "packtrain 0".to_owned() };
+    let messages = [
+        Message::Hello(hello),
+        Message::Open(packtrain_transfer::message::Open {
+            role: packtrain_transfer::Role::Sink,
+            paths: vec![b"/x".to_vec()],
+            options: Options::default(),
+            channel: vec![1, 2, 3],
+        }),
+        Message::Need {
+            segment: Some(EntryId(0)),
+            ranges: vec![Offset(0)..Offset(5)],
+            present: 1,
+            again: false,
+        },
+        Message::Data { offset: Offset(5), bytes: vec![9; 40] },
+        Message::Bye,
+    ];
+    let mut all = Vec::new();
+    let mut seeds = Vec::new();
+    for message in &messages {
+        let mut bytes = Vec::new();
+        encode(message, &mut bytes);
+        all.extend(&bytes);
+        seeds.push(bytes);
+    }
+    seeds.push(all);
+    seeds
+}
+
+fn packet_seeds() -> Vec<Vec<u8>> {
+    // Honest packets of a flow that nobody has the keys of: their headers are right.
+    let mut flow = flow(Role::Receiver);
+    let mut out = vec![0; packtrain_proto::BATCH_BYTES];
+    let mut seeds = Vec::new();
+    struct Nothing;
+    impl packtrain_proto::Payload for Nothing {
+        fn fill(&mut self, _: Offset, _: &mut [u8]) -> packtrain_proto::Fill {
+            packtrain_proto::Fill::Pending
+        }
+        fn release(&mut self, _: std::ops::Range<Offset>) {}
+    }
+    while let Some(Transmit { len, .. }) = flow.poll_transmit(Time::ZERO, &mut Nothing, &mut out) {
+        let mut seed = vec![200];
+        seed.extend(&out[..len]);
+        // A packet as it stands would be our own, and a receiver takes no packets of a receiver;
+        // one wrong bit keeps it forged in any case.
+        seed[len] ^= 1;
+        seeds.push(seed);
+        if seeds.len() == 4 {
+            break;
+        }
+    }
+    seeds.push(vec![1; 64]);
+    seeds
+}
+
+fn filter_seeds() -> Vec<Vec<u8>> {
+    ["+ *.dat\0a/b.dat", "- /x/**/y[a-z]?\0x/q/yb1", "-! dir/***\0dir/f", "exclude \\*\0*"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+fn location_seeds() -> Vec<Vec<u8>> {
+    ["a/b:c", "user@host:path", "[::1]:x", "pt://host:7876/p", "pt://[::1]/", "-", "host::m"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+fn authorized_seeds() -> Vec<Vec<u8>> {
+    let key = "packtrain-ed25519 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    [
+        format!("# comment\n\n{key} me\n"),
+        format!("root=\"/data/a b\",read-only {key} you\nread-only {key}\n"),
+    ]
+    .map(String::into_bytes)
+    .to_vec()
+}
+
+fn ticket_seeds() -> Vec<Vec<u8>> {
+    let key = packtrain_node::pubkey::PublicKey([5; 32]);
+    vec![Ticket::new([1; 16], key.fingerprint()).to_text().into_bytes(), b"pt1-AAAA".to_vec()]
+}

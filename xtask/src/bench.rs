@@ -1,0 +1,109 @@
+//! `xtask bench`: the product beside its peers, in the same run, on the same machine.
+//!
+//! Programs take turns (one run each per round) so that a slow minute of the machine hurts all
+//! of them; the table shows medians. All traffic stays in namespaces made here or on loopback.
+
+mod file;
+mod lab;
+mod machine;
+mod netns;
+mod raw;
+mod report;
+mod small;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::needs::{self, Need};
+use crate::sh;
+
+const NEEDS: &[Need] = &[
+    Need { program: "iperf3", package: "iperf3", for_what: "kernel TCP beside us" },
+    Need { program: "rsync", package: "rsync", for_what: "many small files beside us" },
+    Need { program: "ssh", package: "openssh-client", for_what: "everything over ssh" },
+    Need { program: "sshd", package: "openssh-server", for_what: "everything over ssh" },
+    Need { program: "ip", package: "iproute2", for_what: "the two namespaces" },
+    Need { program: "g++", package: "g++", for_what: "the UDT4 program" },
+];
+
+/// What to run and how much of it.
+pub(crate) struct Plan {
+    suites: Vec<String>,
+    runs: usize,
+    seconds: u32,
+    file_mib: u64,
+    small_files: u32,
+    dir: PathBuf,
+    keep_rmem: bool,
+    binary: Option<PathBuf>,
+}
+
+/// Runs the suites asked for (all by default) and writes the results.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let plan = parse(args)?;
+    for need in needs::provide(NEEDS) {
+        eprintln!("*** MISSING: {}: {} ***", need.program, need.for_what);
+    }
+    let binary = match &plan.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            sh::run(sh::cargo().args(["build", "--release", "--locked", "-p", "packtrain"]))?;
+            sh::target_dir().join("release/packtrain")
+        }
+    };
+    let lab = lab::Lab::new(&plan.dir, &binary)?;
+    let mut report = report::Report::new(machine::describe(&lab.dir)?);
+    let limit = (!plan.keep_rmem).then(machine::DefaultRmem::set).transpose()?;
+    report.note("rmem_max during the run", &machine::rmem_max());
+    for suite in &plan.suites {
+        eprintln!("\n== {suite} ==");
+        match suite.as_str() {
+            "raw" => raw::run(&lab, &plan, &mut report)?,
+            "file" => file::run(&lab, &plan, &mut report)?,
+            "small" => small::run(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: raw, file, small"),
+        }
+    }
+    drop(limit);
+    report.write(&sh::root().join("bench/results"))
+}
+
+fn parse(args: &[String]) -> Result<Plan> {
+    let mut plan = Plan {
+        suites: Vec::new(),
+        runs: 5,
+        seconds: 8,
+        file_mib: 4096,
+        small_files: 100_000,
+        dir: sh::target_dir().join("bench"),
+        keep_rmem: false,
+        binary: None,
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
+        match arg.as_str() {
+            "--runs" => plan.runs = value()?.parse().context("--runs")?,
+            "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
+            "--dir" => plan.dir = value()?.into(),
+            "--binary" => plan.binary = Some(value()?.into()),
+            "--keep-rmem" => plan.keep_rmem = true,
+            "--quick" => {
+                plan.runs = 1;
+                plan.seconds = 3;
+                plan.file_mib = 512;
+                plan.small_files = 10_000;
+            }
+            suite if !suite.starts_with('-') => plan.suites.push(suite.to_owned()),
+            other => bail!("bench does not know {other}"),
+        }
+    }
+    if plan.suites.is_empty() {
+        plan.suites = ["raw", "file", "small"].map(str::to_owned).to_vec();
+    }
+    if plan.runs == 0 || plan.seconds == 0 {
+        bail!("--runs and --seconds want at least 1");
+    }
+    Ok(plan)
+}

@@ -1,0 +1,154 @@
+//! The bench's folder, the programs it measures and helpers to run them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::sh;
+
+/// Where everything is.
+pub(super) struct Lab {
+    /// For data and configuration; removed before each suite makes its own.
+    pub(super) dir: PathBuf,
+    /// The product.
+    pub(super) packtrain: PathBuf,
+}
+
+impl Lab {
+    /// Uses `dir`, which is made, and the product built at `binary`.
+    pub(super) fn new(dir: &Path, binary: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        let dir = dir.canonicalize()?;
+        let packtrain = binary.canonicalize().with_context(|| format!("{}", binary.display()))?;
+        Ok(Self { dir, packtrain })
+    }
+
+    /// A fresh, empty folder in the lab.
+    pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.dir.join(name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("emptying {}", dir.display()))?;
+        }
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// The product's environment: no configuration and no history but the lab's.
+    pub(super) fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("XDG_CONFIG_HOME", self.dir.join("config")), ("XDG_STATE_HOME", self.dir.join("state"))]
+    }
+
+    /// The quinn program, built on first use.
+    pub(super) fn quinn(&self) -> Result<PathBuf> {
+        let target = self.dir.join("peers");
+        let mut build = sh::cargo();
+        build.current_dir(sh::root().join("bench/peers/quinn-bulk"));
+        build.args(["build", "--release", "--locked", "--quiet"]).env("CARGO_TARGET_DIR", &target);
+        sh::run(&mut build)?;
+        Ok(target.join("release/quinn-bulk"))
+    }
+
+    /// The UDT4 program, built on first use; its library is installed if it is not there.
+    pub(super) fn udt(&self) -> Result<PathBuf> {
+        let program = self.dir.join("udt-bulk");
+        let source = sh::root().join("bench/peers/udt-bulk/udt-bulk.cpp");
+        let build = || {
+            let mut gcc = sh::command("g++", ["-O2", "-o"]);
+            sh::capture(gcc.arg(&program).arg(&source).arg("-ludt")).map(drop)
+        };
+        if build().is_err() {
+            crate::needs::install(&["libudt-dev"])?;
+            build()?;
+        }
+        Ok(program)
+    }
+}
+
+/// A program in the background that is killed when it goes out of sight.
+pub(super) struct Background(Child);
+
+impl Background {
+    /// Starts it with its output kept for [`Background::output`].
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {command:?}"))?;
+        Ok(Self(child))
+    }
+
+    /// Waits for its end and gives what it wrote to stdout.
+    pub(super) fn output(mut self, patience: Duration) -> Result<String> {
+        wait(&mut self.0, patience)?;
+        let mut text = String::new();
+        if let Some(mut out) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut out, &mut text)?;
+        }
+        Ok(text)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program to its end, at most `patience`; gives its stdout.
+pub(super) fn run_for(command: &mut Command, patience: Duration) -> Result<String> {
+    let out = std::env::temp_dir().join(format!("packtrain-bench-{}.out", std::process::id()));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&out)?)
+        .stderr(Stdio::inherit())
+        .spawn()
+        .with_context(|| format!("starting {command:?}"))?;
+    let waited = wait(&mut child, patience);
+    let text = fs::read_to_string(&out);
+    let _ = fs::remove_file(&out);
+    let ok = waited?;
+    let text = text?;
+    if !ok {
+        bail!("{command:?} failed: {}", text.lines().last().unwrap_or_default());
+    }
+    Ok(text)
+}
+
+fn wait(child: &mut Child, patience: Duration) -> Result<bool> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if start.elapsed() > patience {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("no end after {} s", patience.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until a file is there and not empty.
+pub(super) fn wait_for_file(file: &Path) -> Result<()> {
+    for _ in 0..200 {
+        if fs::metadata(file).is_ok_and(|found| found.len() > 0) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bail!("{} did not appear", file.display())
+}
+
+/// The last line of JSON lines.
+pub(super) fn last_json(text: &str) -> Result<Value> {
+    let line = text.lines().rfind(|line| line.starts_with('{')).context("no JSON line")?;
+    serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))
+}

@@ -1,0 +1,96 @@
+//! What the figures were measured on, and the socket buffer limit they were measured under.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::sh;
+
+const RMEM: &str = "/proc/sys/net/core/rmem_max";
+const WMEM: &str = "/proc/sys/net/core/wmem_max";
+/// The kernel's own default, which is what a user's machine has.
+const DEFAULT: &str = "212992";
+
+/// Name and value of everything that matters to a figure.
+pub(super) fn describe(dir: &Path) -> Result<Vec<(String, String)>> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let cpu = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .and_then(|rest| rest.split(':').nth(1))
+        .unwrap_or("unknown");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = read("/proc/meminfo");
+    let memory = memory.lines().next().unwrap_or_default().replace("MemTotal:", "");
+    let disk = sh::capture(&mut sh::command(
+        "df",
+        ["--output=source,fstype", "--", &dir.to_string_lossy()],
+    ))
+    .unwrap_or_default();
+    let version = |program: &str, args: &[&str]| {
+        sh::capture(&mut sh::command(program, args))
+            .ok()
+            .and_then(|text| text.lines().next().map(str::to_owned))
+            .unwrap_or_else(|| "missing".to_owned())
+    };
+    let commit = sh::capture(
+        sh::command("git", ["describe", "--always", "--dirty"]).current_dir(sh::root()),
+    );
+    let facts = [
+        ("date", version("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+        ("commit", commit.unwrap_or_else(|_| "not committed".into()).trim().to_owned()),
+        ("kernel", version("uname", &["-sr"])),
+        ("cpu", cpu.trim().to_owned()),
+        ("cores", cores.to_string()),
+        ("memory", memory.trim().to_owned()),
+        ("disk", disk.lines().nth(1).unwrap_or_default().trim().to_owned()),
+        ("default congestion control", read("/proc/sys/net/ipv4/tcp_congestion_control")),
+        ("congestion controls", read("/proc/sys/net/ipv4/tcp_available_congestion_control")),
+        ("rmem_max found", read(RMEM)),
+        ("rustc", version("rustc", &["--version"])),
+        ("iperf3", version("iperf3", &["--version"])),
+        ("rsync", version("rsync", &["--version"])),
+    ];
+    Ok(facts.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).to_vec())
+}
+
+/// The limit in force now.
+pub(super) fn rmem_max() -> String {
+    fs::read_to_string(RMEM).unwrap_or_default().trim().to_owned()
+}
+
+/// The default limits of socket buffers for as long as this lives; then what was found again.
+pub(super) struct DefaultRmem {
+    found: [String; 2],
+}
+
+impl DefaultRmem {
+    /// Sets the limits, says so, and says how to set them back should the bench be killed.
+    pub(super) fn set() -> Result<Self> {
+        let read =
+            |path: &str| Ok::<_, std::io::Error>(fs::read_to_string(path)?.trim().to_owned());
+        let found = [read(RMEM)?, read(WMEM)?];
+        eprintln!(
+            "net.core.rmem_max and wmem_max: {DEFAULT} for this run; if it is killed: \
+             sysctl -w net.core.rmem_max={} net.core.wmem_max={}",
+            found[0], found[1]
+        );
+        for path in [RMEM, WMEM] {
+            fs::write(path, DEFAULT)
+                .with_context(|| format!("setting {path} (root, or --keep-rmem)"))?;
+        }
+        Ok(Self { found })
+    }
+}
+
+impl Drop for DefaultRmem {
+    fn drop(&mut self) {
+        for (path, value) in [RMEM, WMEM].iter().zip(&self.found) {
+            if let Err(error) = fs::write(path, value) {
+                eprintln!("*** {path} could not be set back to {value}: {error} ***");
+            }
+        }
+    }
+}

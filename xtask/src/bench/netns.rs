@@ -1,0 +1,63 @@
+//! Two network namespaces joined by a pair of virtual interfaces, MTU 1500.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::sh;
+
+/// The pair; dropping it removes the namespaces and what is in them.
+pub(super) struct Pair {
+    names: [String; 2],
+}
+
+impl Pair {
+    /// The address of the second namespace, where servers listen.
+    pub(super) const SERVER: &str = "10.99.0.2";
+
+    /// Makes the namespaces; needs root.
+    pub(super) fn new() -> Result<Self> {
+        let id = std::process::id();
+        let pair = Self { names: [format!("ptb{id}a"), format!("ptb{id}b")] };
+        for name in &pair.names {
+            ip(&["netns", "add", name]).context("making a namespace (root?)")?;
+        }
+        let [a, b] = &pair.names;
+        ip(&[
+            "link", "add", "ptb0", "netns", a, "mtu", "1500", "type", "veth", "peer", "name",
+            "ptb1", "netns", b, "mtu", "1500",
+        ])?;
+        for (name, device, address) in [(a, "ptb0", "10.99.0.1/24"), (b, "ptb1", "10.99.0.2/24")] {
+            ip(&["-n", name, "address", "add", address, "dev", device])?;
+            ip(&["-n", name, "link", "set", device, "up"])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+        }
+        Ok(pair)
+    }
+
+    /// A program in the first namespace.
+    pub(super) fn client(&self, program: &str) -> Command {
+        inside(&self.names[0], program)
+    }
+
+    /// A program in the second namespace.
+    pub(super) fn server(&self, program: &str) -> Command {
+        inside(&self.names[1], program)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn inside(name: &str, program: &str) -> Command {
+    sh::command("ip", ["netns", "exec", name, program])
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    sh::capture(&mut sh::command("ip", args)).map(drop)
+}

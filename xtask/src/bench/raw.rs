@@ -1,0 +1,111 @@
+//! Memory to memory between two namespaces: what the transports can do by themselves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Plan;
+use super::lab::{Background, Lab, last_json, run_for, wait_for_file};
+use super::netns::Pair;
+use super::report::Report;
+
+const SUITE: &str = "raw";
+
+/// A program and how to get its goodput in bit/s.
+type Contestant<'a> = (&'a str, Box<dyn Fn() -> Result<f64> + 'a>);
+
+/// Every program once per round.
+pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
+    report.suite(
+        SUITE,
+        "Memory to memory, two namespaces joined by veth, MTU 1500, one flow",
+        "Gbit/s",
+        true,
+    );
+    let pair = &Pair::new()?;
+    let seconds = plan.seconds;
+    let mut contestants: Vec<Contestant<'_>> = vec![
+        ("packtrain native (encrypted)", Box::new(|| packtrain(lab, pair, "native", seconds))),
+        ("packtrain tcp (TLS 1.3)", Box::new(|| packtrain(lab, pair, "tcp", seconds))),
+        ("iperf3 bbr (clear)", Box::new(|| iperf(pair, "bbr", seconds))),
+        ("iperf3 cubic (clear)", Box::new(|| iperf(pair, "cubic", seconds))),
+    ];
+    match lab.quinn() {
+        Ok(program) => contestants
+            .push(("quinn cubic (encrypted)", Box::new(move || quinn(&program, pair, seconds)))),
+        Err(error) => eprintln!("*** no quinn: {error:#} ***"),
+    }
+    match lab.udt() {
+        Ok(program) => {
+            contestants.push(("stock UDT4 (clear)", Box::new(move || udt(&program, pair, seconds))))
+        }
+        Err(error) => eprintln!("*** no UDT4: {error:#} ***"),
+    }
+    for round in 0..plan.runs {
+        for (name, measure) in &contestants {
+            report.add(SUITE, name, round, measure().map(|bps| bps / 1e9));
+        }
+    }
+    Ok(())
+}
+
+/// One `perf` of the product over `transport`.
+pub(super) fn packtrain(lab: &Lab, pair: &Pair, transport: &str, seconds: u32) -> Result<f64> {
+    let at = format!("{}:7411", Pair::SERVER);
+    let ticket = lab.fresh("perf")?.join("ticket");
+    let program = lab.packtrain.to_string_lossy();
+    let mut server = pair.server(&program);
+    server.args(["perf", "server", "--listen", &at, "--ticket-file"]).arg(&ticket);
+    let _server = Background::start(server.envs(lab.environment()))?;
+    wait_for_file(&ticket)?;
+    let mut client = pair.client(&program);
+    client.args(["perf", "client", &at, "--ticket", &format!("@{}", ticket.display())]);
+    client.args(["--transport", transport, "--seconds", &seconds.to_string(), "--json"]);
+    let text = run_for(client.envs(lab.environment()), patience(seconds))?;
+    number(&last_json(&text)?, "/goodput_bps")
+}
+
+fn iperf(pair: &Pair, controller: &str, seconds: u32) -> Result<f64> {
+    let mut server = pair.server("iperf3");
+    let _server = Background::start(server.args(["-s", "-1", "-p", "7412"]))?;
+    settle();
+    let mut client = pair.client("iperf3");
+    client.args(["-c", Pair::SERVER, "-p", "7412", "-C", controller, "-J", "-t"]);
+    let text = run_for(client.arg(seconds.to_string()), patience(seconds))?;
+    number(&serde_json::from_str(&text)?, "/end/sum_received/bits_per_second")
+}
+
+fn quinn(program: &Path, pair: &Pair, seconds: u32) -> Result<f64> {
+    let program = program.to_string_lossy();
+    let at = format!("{}:7413", Pair::SERVER);
+    let _server = Background::start(pair.server(&program).args(["server", &at]))?;
+    settle();
+    let mut client = pair.client(&program);
+    let text = run_for(client.args(["client", &at]).arg(seconds.to_string()), patience(seconds))?;
+    number(&last_json(&text)?, "/goodput_bps")
+}
+
+fn udt(program: &Path, pair: &Pair, seconds: u32) -> Result<f64> {
+    let program = program.to_string_lossy();
+    let server = Background::start(pair.server(&program).args(["server", "7414"]))?;
+    settle();
+    let mut client = pair.client(&program);
+    client.args(["client", Pair::SERVER, "7414"]).arg(seconds.to_string());
+    run_for(&mut client, patience(seconds))?;
+    number(&last_json(&server.output(Duration::from_secs(20))?)?, "/goodput_bps")
+}
+
+/// A server without a sign of being ready gets this long.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+fn patience(seconds: u32) -> Duration {
+    Duration::from_secs(u64::from(seconds) + 40)
+}
+
+fn number(value: &Value, at: &str) -> Result<f64> {
+    value.pointer(at).and_then(Value::as_f64).with_context(|| format!("no {at} in the output"))
+}

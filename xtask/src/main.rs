@@ -1,0 +1,53 @@
+//! Chores of the repository: `cargo xtask test | tidy | licences | fuzz | bench`.
+//!
+//! No part of the product: it may read clocks, print and run other programs.
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+mod bench;
+mod fuzz;
+mod licences;
+mod needs;
+mod sh;
+mod sshd;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test       every test there is: installs what the tests need, says loudly what it skips
+  tidy       arrows between crates, file lengths, dead files, documents, forbidden words
+  licences   the licence of every dependency is one we accept
+  fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
+  bench      compare with peers, write bench/results/          [raw|file|small ...] [--runs N]
+             [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    let done = match args.first().map(String::as_str) {
+        Some("test") => test::run(rest),
+        Some("tidy") => tidy::run(),
+        Some("licences" | "licenses") => licences::run(),
+        Some("fuzz") => fuzz::run(rest),
+        Some("bench") => bench::run(rest),
+        Some("help" | "--help" | "-h") => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `xtask tidy`: the habits of this repository that a program can check.
+
+mod arrows;
+mod dead;
+mod documents;
+mod length;
+mod words;
+
+use anyhow::{Result, bail};
+
+/// Runs every check and reports all findings together.
+pub(crate) fn run() -> Result<()> {
+    let mut findings = Vec::new();
+    findings.extend(arrows::check()?);
+    findings.extend(length::check()?);
+    findings.extend(dead::check()?);
+    findings.extend(documents::check()?);
+    findings.extend(words::check()?);
+    if !findings.is_empty() {
+        bail!("not tidy:\n  {}", findings.join("\n  "));
+    }
+    println!("tidy");
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Words that do not belong into a repository: paths of one machine, notes to oneself.
+
+use std::fs;
+
+use anyhow::Result;
+
+use crate::sh;
+
+/// Files allowed to hold these words because they look for them.
+const SEARCHERS: &[&str] = &["xtask/src/tidy/words.rs"];
+
+/// Looks through every text file.
+pub(super) fn check() -> Result<Vec<String>> {
+    let mut words: Vec<String> =
+        ["/home/", "/Users/", "TODO", "FIXME", "XXX:", "HACK"].map(str::to_owned).to_vec();
+    words.push(format!("{}/", sh::root().display()));
+    let mut findings = Vec::new();
+    for file in sh::files()? {
+        let name = file.to_string_lossy();
+        // Measured results name the machine on purpose; lock files are not ours.
+        if SEARCHERS.contains(&name.as_ref()) || name.ends_with(".lock") {
+            continue;
+        }
+        // Not text: nothing to read in it.
+        let Ok(text) = fs::read_to_string(sh::root().join(&file)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(word.as_str())) {
+                findings.push(format!("{name}:{}: forbidden word {word}", number + 1));
+            }
+            if line.ends_with([' ', '\t']) && !name.ends_with(".md") {
+                findings.push(format!("{name}:{}: blanks at the end of the line", number + 1));
+            }
+        }
+    }
+    Ok(findings)
+}
