@@ -37,6 +37,7 @@ struct Args {
     seconds: u64,
     cc: String,
     mtu: u64,
+    max_mtu: u64,
 }
 
 /// A payload that copies from a slab, as a reader's would.
@@ -82,8 +83,17 @@ fn parse() -> Result<Args, Failure> {
     let role = words.next().filter(|r| r == "send" || r == "recv").ok_or("say send or recv")?;
     let any = IpAddr::from([127, 0, 0, 1]);
     let cc = "native".to_owned();
-    let mut args =
-        Args { role, bind: any, peer: any, port: 7_000, lanes: 8, seconds: 10, cc, mtu: 1_472 };
+    let mut args = Args {
+        role,
+        bind: any,
+        peer: any,
+        port: 7_000,
+        lanes: 8,
+        seconds: 10,
+        cc,
+        mtu: 1_472,
+        max_mtu: 1_472,
+    };
     while let Some(flag) = words.next() {
         let value = words.next().ok_or("a flag needs a value")?;
         match flag.as_str() {
@@ -94,6 +104,7 @@ fn parse() -> Result<Args, Failure> {
             "--seconds" => args.seconds = value.parse()?,
             "--cc" => args.cc = value,
             "--mtu" => args.mtu = value.parse()?,
+            "--max-mtu" => args.max_mtu = value.parse()?,
             other => return Err(format!("unknown flag {other}").into()),
         }
     }
@@ -110,7 +121,7 @@ fn config(args: &Args, role: Role) -> FlowConfig {
     let peers = (0..args.lanes).map(|i| vec![SocketAddr::new(args.peer, args.port + i)]);
     let mut config = FlowConfig::new(role, keys, 1, peers.collect());
     config.mtu = ByteCount(args.mtu);
-    config.max_mtu = ByteCount(args.mtu);
+    config.max_mtu = ByteCount(args.max_mtu.max(args.mtu));
     config
 }
 

@@ -14,11 +14,15 @@ mod lane;
 mod nothing;
 mod sleep;
 mod stats;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod sys;
 mod wake;
 mod watch;
 
 use std::sync::{Arc, Mutex};
 
+use packtrain_proto::limits::LANES;
 use packtrain_proto::{Event, Flow, Payload, Placement};
 
 use crate::clock;
@@ -48,9 +52,9 @@ pub enum FlowEvent {
 /// Why a flow's thread could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no socket.
-    #[error("a flow needs at least one socket")]
-    NoSocket,
+    /// There is no socket, or there are more than a flow has lanes.
+    #[error("a flow has 1 to 16 sockets, not {0}")]
+    Sockets(usize),
     /// The system refused.
     #[error("cannot start the network thread: {0}")]
     System(#[from] std::io::Error),
@@ -59,7 +63,7 @@ pub enum SpawnError {
 /// Starts the sending end: bytes come from `payload`, socket `i` is lane `i` of the flow.
 ///
 /// # Errors
-/// [`SpawnError`] when there is no socket, or no thread to be had.
+/// [`SpawnError`] when there is no socket or too many, or no thread to be had.
 pub fn spawn_sender<P>(
     sockets: Vec<UdpSocket>,
     flow: Flow,
@@ -75,7 +79,7 @@ where
 /// Starts the receiving end: bytes go to `placement`, socket `i` is lane `i` of the flow.
 ///
 /// # Errors
-/// [`SpawnError`] when there is no socket, or no thread to be had.
+/// [`SpawnError`] when there is no socket or too many, or no thread to be had.
 pub fn spawn_receiver<Q>(
     sockets: Vec<UdpSocket>,
     flow: Flow,
@@ -101,8 +105,8 @@ where
     Q: Placement + Send + 'static,
     E: FnMut(FlowEvent) + Send + 'static,
 {
-    if sockets.is_empty() {
-        return Err(SpawnError::NoSocket);
+    if sockets.is_empty() || sockets.len() > LANES {
+        return Err(SpawnError::Sockets(sockets.len()));
     }
     let (waker, sleeper) = wake::pair()?;
     let (commands, inbox) = crossbeam_channel::unbounded();

@@ -290,7 +290,7 @@ fn a_directory_deleted_by_others_and_made_again_is_found() {
 fn a_very_deep_tree_is_removed_without_many_open_files() {
     let (_dir, root) = place();
     let mut path = String::from("x");
-    for _ in 0..1500 {
+    for _ in 0..1100 {
         root.make_dir(&rel(&path), 0o755).unwrap();
         path.push_str("/x");
     }

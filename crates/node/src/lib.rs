@@ -8,7 +8,7 @@ pub mod api;
 pub mod authorized;
 pub mod config;
 pub mod cp;
-// pub mod demo;
+pub mod demo;
 pub mod keys;
 pub mod knownhosts;
 pub mod location;

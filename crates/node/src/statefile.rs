@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const MAX_LENGTH: u64 = 16 << 20;
 
 /// The text of the file at `path`; none if there is no file.
-pub fn read(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -29,7 +29,10 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
 
 /// Reads the file, lets `change` make its new text, and replaces it, all under its lock.
 /// If `change` gives no text the file stays as it is. The file is its owner's alone (0600).
-pub fn update<T>(path: &Path, change: impl FnOnce(&str) -> (Option<String>, T)) -> io::Result<T> {
+pub(crate) fn update<T>(
+    path: &Path,
+    change: impl FnOnce(&str) -> (Option<String>, T),
+) -> io::Result<T> {
     make_parent(path)?;
     let lock = OpenOptions::new()
         .create(true)
@@ -49,7 +52,7 @@ pub fn update<T>(path: &Path, change: impl FnOnce(&str) -> (Option<String>, T)) 
 
 /// Writes `contents` to a new file that only its owner reads and puts it in the place of
 /// `path`. The name never stands for a file that is readable by others or half written.
-pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     make_parent(path)?;
     let temporary = beside(path, ".", &format!(".{}.tmp", std::process::id()));
     let _ = fs::remove_file(&temporary);

@@ -121,7 +121,7 @@ impl Root {
     /// Opens a regular file for reading, never through a link in its last component.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` when `rel` is not a regular file.
+    /// What the file system says; `Unsupported` for a pipe, socket or device.
     pub fn open_read(&self, rel: &RelPath) -> io::Result<File> {
         // NONBLOCK: a pipe put in the file's place must not hold this thread.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -131,7 +131,7 @@ impl Root {
         match Stat::from(&rustix::fs::fstat(&fd)?).kind {
             Kind::File => Ok(fd.into()),
             Kind::Directory => Err(Errno::ISDIR.into()),
-            _ => Err(Errno::INVAL.into()),
+            _ => Err(not_moved()),
         }
     }
 
@@ -300,6 +300,12 @@ pub(super) fn split(rel: &[u8]) -> (&[u8], &[u8]) {
 
 pub(super) fn absent_is_fine(error: Errno) -> Result<(), Errno> {
     if error == Errno::NOENT { Ok(()) } else { Err(error) }
+}
+
+/// The error for what is neither file, directory nor link.
+pub(super) fn not_moved() -> io::Error {
+    let why = "is a pipe, socket or device, which is not moved";
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
 /// Opening a link as a directory without following it says LOOP or NOTDIR; the latter is meant.

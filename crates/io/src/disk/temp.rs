@@ -156,8 +156,8 @@ impl Root {
     }
 }
 
-/// Whether a name is one of ours, made for a file on its way: such names are neither moved nor
-/// deleted as if they were the user's.
+/// Whether a name is one of ours, made for a file on its way: so that a caller
+/// need not move or delete it as if it were the user's.
 pub fn is_temp_name(name: &[u8]) -> bool {
     let mark = MARK.as_bytes();
     let after = name.windows(mark.len()).rposition(|part| part == mark).map(|at| at + mark.len());

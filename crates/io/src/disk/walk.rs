@@ -18,7 +18,7 @@ use packtrain_object::{Entry, EntryKind, RelPath};
 use rustix::io::Errno;
 
 use super::filter::Filters;
-use super::root::{DirItem, Root};
+use super::root::{DirItem, Root, not_moved};
 use super::stat::{Kind, Stat};
 use list::Listed;
 use source::Sources;
@@ -219,10 +219,7 @@ impl Walker {
             Kind::Symlink => {
                 EntryKind::Symlink { target: self.sources.root(place).read_link(&source)? }
             }
-            Kind::Special => {
-                let why = "is a pipe, socket or device, which is not moved";
-                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-            }
+            Kind::Special => return Err(not_moved()),
         };
         let Stat { mode, mtime, uid, gid, .. } = *stat;
         let entry = Entry { path, kind, mode, mtime, uid, gid };

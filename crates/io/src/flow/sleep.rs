@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use packtrain_proto::limits::LANES;
 use packtrain_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -20,7 +21,7 @@ const STREAM: u32 = 8;
 /// Then a nap that no data disturbs lets several batches gather, so that they cost one wake-up
 /// instead of one each, here and in the sender's kernel. Short beside what a default receive
 /// buffer holds even at 10 Gbit/s (0.3 ms a socket).
-const NAP: Duration = Duration::from_micros(100);
+const NAP: Duration = Duration::from_micros(50);
 
 /// Network threads of this process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -54,21 +55,9 @@ impl Bed {
         sleeper: &Sleeper,
         until: Time,
     ) {
-        self.readable.clear();
         let start = clock::now();
-        let mut wait = until.since(start);
-        let spins = self.may_spin();
-        if spins && wait > Duration::ZERO && wait <= SPIN {
-            while clock::now() < until {
-                std::hint::spin_loop();
-            }
-            wait = Duration::ZERO;
-        } else if spins {
-            wait = wait.saturating_sub(SPIN);
-        }
-        let lies = wait > Duration::ZERO && sleeper.lie_down();
-        let timeout = if lies { timespec(wait) } else { timespec(Duration::ZERO) };
-        let mut fds: [PollFd<'_>; packtrain_proto::limits::LANES + 1] =
+        let wait = self.spin(until.since(start), until);
+        let mut fds: [PollFd<'_>; LANES + 1] =
             std::array::from_fn(|_| PollFd::new(sleeper, PollFlags::IN));
         for (i, (fd, lane)) in fds.iter_mut().zip(lanes).enumerate() {
             let write = blocked.is_some_and(|b| usize::from(b) == i);
@@ -76,24 +65,39 @@ impl Bed {
             *fd = PollFd::new(&lane.socket, flags);
         }
         let fds = &mut fds[..=lanes.len()];
-        // A signal ends the sleep early, which is harmless.
+        let lies = wait > Duration::ZERO && sleeper.lie_down();
         if lies && self.brief >= STREAM && wait > NAP && blocked.is_none() {
-            let bell = &mut fds[lanes.len()..];
-            let _ = poll(bell, Some(&timespec(NAP)));
-            let _ = poll(fds, Some(&timespec(Duration::ZERO)));
-            if fds.iter().all(|f| f.revents().is_empty()) {
-                self.brief = 0;
-            }
-        } else if poll(fds, Some(&timeout)).is_ok() && lies {
-            let slept = clock::now().since(start);
-            self.brief = if slept < BRIEF { self.brief.saturating_add(1) } else { 0 };
+            wait_for(&mut fds[lanes.len()..], NAP);
+            wait_for(fds, Duration::ZERO);
+        } else {
+            wait_for(fds, if lies { wait } else { Duration::ZERO });
         }
         if lies {
             sleeper.get_up();
         }
         let ready = PollFlags::IN | PollFlags::ERR;
         let lanes = fds.iter().take(lanes.len()).enumerate();
+        self.readable.clear();
         self.readable.extend(lanes.filter(|(_, f)| f.revents().intersects(ready)).map(|(i, _)| i));
+        if self.readable.is_empty() {
+            self.brief = 0;
+        } else if lies && clock::now().since(start) < BRIEF {
+            self.brief = self.brief.saturating_add(1);
+        }
+    }
+
+    /// Spins the last of a wait away where that is welcome; gives what is left to sleep.
+    fn spin(&self, wait: Duration, until: Time) -> Duration {
+        if !self.may_spin() {
+            return wait;
+        }
+        if wait > SPIN {
+            return wait - SPIN;
+        }
+        while clock::now() < until {
+            std::hint::spin_loop();
+        }
+        Duration::ZERO
     }
 
     /// Whether a core is spare: both ends of every flow may be here, and others want to run.
@@ -108,9 +112,10 @@ impl Drop for Bed {
     }
 }
 
-fn timespec(d: Duration) -> Timespec {
-    Timespec {
-        tv_sec: (d.as_nanos() / 1_000_000_000) as _,
-        tv_nsec: (d.as_nanos() % 1_000_000_000) as _,
-    }
+/// Waits until one of `fds` is ready, at most for `limit`. A signal ends it early, which is
+/// harmless.
+fn wait_for(fds: &mut [PollFd<'_>], limit: Duration) {
+    let (seconds, nanos) = (limit.as_nanos() / 1_000_000_000, limit.as_nanos() % 1_000_000_000);
+    let limit = Timespec { tv_sec: seconds as _, tv_nsec: nanos as _ };
+    let _ = poll(fds, Some(&limit));
 }

@@ -100,7 +100,10 @@ pub fn peer_key(connection: &CommonState) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?.as_ref())
 }
 
-/// Whether an error of the handshake means that a key was refused, by us or by the other end.
+/// Whether an error of the handshake, or of a client's first read after it, means that a key was
+/// refused, by us or by the other end. A client should read before it writes: a TLS 1.3 client ends
+/// its handshake before the server has seen its key, and a write into a closed connection may lose
+/// the server's reason.
 pub fn is_key_refused(error: &std::io::Error) -> bool {
     use rustls::AlertDescription as Alert;
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());

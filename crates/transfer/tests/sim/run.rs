@@ -158,9 +158,7 @@ impl<'a> Run<'a> {
             self.step();
             assert!(self.steps < 2_000_000, "it never ends: {}", self.describe());
         }
-        while !self.jobs.is_empty() {
-            self.do_job();
-        }
+        self.drain();
     }
 
     /// The connection is lost; the sink goes on alone until it is over or `steps` are done.
@@ -178,9 +176,16 @@ impl<'a> Run<'a> {
         self.walk.clear();
         for _ in 0..steps {
             if self.sink_outcome.is_some() {
+                self.drain();
                 return;
             }
             self.step();
+        }
+    }
+
+    fn drain(&mut self) {
+        while !self.jobs.is_empty() {
+            self.do_job();
         }
     }
 
@@ -285,7 +290,12 @@ impl<'a> Run<'a> {
                 SinkAction::Zero(range) => self.zero(&range),
                 SinkAction::EndStream(id, size) => self.end_stream(id, size.get()),
                 SinkAction::Unexpect(range) => self.unexpect(&range),
-                other => self.jobs.push_back(other),
+                other => {
+                    if let SinkAction::Sync(token) = other {
+                        self.covered.insert(token, self.verified.clone());
+                    }
+                    self.jobs.push_back(other);
+                }
             }
         }
     }
@@ -366,7 +376,9 @@ impl<'a> Run<'a> {
     }
 
     fn note_verified(&mut self, key: Key) {
-        if self.told_digests.contains(&key) && self.told_hashes.contains(&key) {
+        // A sink that is ending takes no more in.
+        let ending = self.source_outcome.is_some();
+        if !ending && self.told_digests.contains(&key) && self.told_hashes.contains(&key) {
             self.verified.insert(key);
         }
     }
@@ -539,7 +551,7 @@ impl<'a> Run<'a> {
                 let failure = Failure::new(FailureKind::Temporary, "gone");
                 self.source.on_transport_event(self.now, id, TransportEvent::Closed(failure));
             }
-            Some(id) if self.rng.chance(0.5) => self.now += Duration::from_secs(4),
+            Some(_) if self.rng.chance(0.5) => self.now += Duration::from_secs(4),
             Some(id) => {
                 let ranges = self.transports.get_mut(&id).expect("known");
                 if let Some(last) = ranges.last() {
@@ -582,7 +594,6 @@ impl<'a> Run<'a> {
             SinkAction::Journal(bytes) => self.disk.journal.extend_from_slice(&bytes),
             SinkAction::Sync(token) => {
                 self.disk.begin_sync(token);
-                self.covered.insert(token, self.verified.clone());
                 self.answers.push(Answer::Synced(token));
             }
             SinkAction::Commit(batch) => {

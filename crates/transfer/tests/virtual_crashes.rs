@@ -1,0 +1,165 @@
+//! Ten thousand crashes at random points, each followed by a resume.
+//!
+//! After every crash the next run must not ask for what was reported durable, nor for what the
+//! surviving journal says and the disk still holds; after the last one the trees are identical.
+//! Some bytes are flipped behind the journal's back, some source files change between runs.
+
+mod sim;
+
+use std::collections::BTreeSet;
+
+use packtrain_object::{CHUNK, journal};
+use packtrain_transfer::{Options, Resume};
+use packtrain_units::Rng;
+use sim::digest;
+use sim::disk::Disk;
+use sim::run::{Faults, Key, Run};
+use sim::tree::{self, SourceEntry};
+
+const CRASHES: u64 = 10_000;
+
+/// How a run ends early.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Crash {
+    /// The sink's process dies.
+    Kill,
+    /// The sink's machine loses power.
+    Power,
+    /// The source dies; the sink ends in good order, if it is left the time.
+    Source,
+    /// The source dies and the sink's machine soon after.
+    Both,
+}
+
+#[test]
+fn every_crash_is_survived() {
+    let mut crashes = 0;
+    let mut moved = 0;
+    let mut seed = 0;
+    while crashes < CRASHES {
+        seed += 1;
+        // The seed of a failure is the last one printed.
+        println!("seed {seed}");
+        let (more, crossed) = survive(seed);
+        crashes += more;
+        moved += crossed;
+    }
+    println!("{crashes} crashes over {seed} trees, {} MiB of symbols crossed", moved >> 20);
+}
+
+/// One tree, crashed and resumed until it is there. Tells how many crashes that took.
+fn survive(seed: u64) -> (u64, u64) {
+    let mut rng = Rng::new(seed);
+    let count = 1 + rng.below(18);
+    let mut tree = tree::random(&mut rng, count);
+    let resume = if rng.chance(0.25) { Resume::Trust } else { Resume::On };
+    let options = Options { recursive: true, resume, ..Options::default() };
+    let transport = if rng.chance(0.3) { 0.05 } else { 0.0 };
+    let faults = Faults { transport, ..Faults::default() };
+    let mut disk = Disk::default();
+    // What must not be asked for again.
+    let mut safe: BTreeSet<Key> = BTreeSet::new();
+    let (mut crashes, mut crossed) = (0, 0);
+    for _ in 0..rng.below(14) {
+        let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
+        let steps = 1 + rng.below(500);
+        while run.steps < steps && !run.is_over() {
+            run.step();
+        }
+        if run.is_over() {
+            break;
+        }
+        let crash = [Crash::Kill, Crash::Power, Crash::Source, Crash::Both][rng.below(4) as usize];
+        crashes += 1;
+        let mut ended_well = false;
+        if matches!(crash, Crash::Source | Crash::Both) {
+            let left = if crash == Crash::Source { 100_000 } else { rng.below(40) };
+            run.lose_source(left);
+            ended_well = run.sink_outcome.is_some();
+        }
+        check(&safe, &run.expected_keys);
+        crossed += run.crossed;
+        safe.extend(std::mem::take(&mut run.durable));
+        if ended_well {
+            // In good order all that was verified is safe.
+            safe.extend(std::mem::take(&mut run.verified));
+        }
+        println!("  {crash:?} at step {} of {steps}, safe {safe:?}", run.steps);
+        match crash {
+            Crash::Kill | Crash::Source => disk.killed(),
+            Crash::Power | Crash::Both => disk.power_failed(&mut rng),
+        }
+        if resume == Resume::On && rng.chance(0.3) {
+            for _ in 0..1 + rng.below(3) {
+                if let Some(key) = disk.flip(&mut rng) {
+                    safe.remove(&key);
+                }
+            }
+        }
+        safe.extend(journalled_and_good(&disk, &tree));
+        if rng.chance(0.15) {
+            change_some(&mut tree, &mut rng, &mut safe);
+        }
+    }
+    let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
+    run.finish();
+    check(&safe, &run.expected_keys);
+    run.assert_identical();
+    let outcome = run.sink_outcome.clone().expect("finished");
+    assert_eq!((outcome.failure, outcome.summary.failed), (None, 0));
+    assert_eq!(outcome.summary.entries, tree.len() as u64);
+    crossed += run.crossed;
+    assert!(disk.journal.is_empty());
+    (crashes, crossed)
+}
+
+fn check(safe: &BTreeSet<Key>, asked: &[Key]) {
+    for key in asked {
+        assert!(!safe.contains(key), "{key:?} was safe and moves again");
+    }
+}
+
+/// Chunks that the journal speaks of and whose bytes are as it says: a resume asks for none.
+fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> Vec<Key> {
+    if disk.journal.is_empty() {
+        return Vec::new();
+    }
+    let replay = journal::replay(&disk.journal).expect("our journal");
+    let mut good = Vec::new();
+    for file in replay.state.files() {
+        let Some(source) = tree.iter().find(|e| e.entry.path == file.key.path) else { continue };
+        let entry = &source.entry;
+        if entry.mtime != file.key.mtime || entry.size() != Some(file.key.size) {
+            continue;
+        }
+        let place = disk.places.get(entry.path.as_bytes());
+        let Some(temporary) = place.and_then(|place| place.temporary.as_ref()) else { continue };
+        for (&index, chunk) in &file.chunks {
+            let at = u64::from(index) * CHUNK.get();
+            let len = CHUNK.get().min(file.key.size - at);
+            let held = temporary.chunks.get(&u64::from(index));
+            let whole = held.is_some_and(|held| held.written.len_bytes().get() >= len);
+            let content = held.map_or(0, |held| held.content);
+            if whole && digest(content, at, len) == chunk.digest {
+                good.push((entry.path.as_bytes().to_vec(), u64::from(index)));
+            }
+        }
+    }
+    good
+}
+
+/// Some files change at the source: content, time, perhaps size.
+fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: &mut BTreeSet<Key>) {
+    for entry in tree.iter_mut() {
+        if entry.entry.size().is_none() || !rng.chance(0.3) {
+            continue;
+        }
+        entry.content = rng.next_u64();
+        entry.entry.mtime.secs += 1;
+        if rng.chance(0.5) {
+            let size = rng.below(3 * CHUNK.get());
+            entry.entry.kind = packtrain_object::EntryKind::File { size };
+        }
+        safe.retain(|(path, _)| path.as_slice() != entry.entry.path.as_bytes());
+    }
+}
