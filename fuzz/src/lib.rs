@@ -103,7 +103,6 @@ pub fn packet(data: &[u8]) {
         }
     }
     let _ = packtrain_proto::peek(data);
-    packtrain_proto::fuzzing::frames(data);
     let Some((&stride, data)) = data.split_first() else { return };
     let from = "127.0.0.1:9".parse().expect("an address");
     let now = Time::ZERO;

@@ -2,6 +2,7 @@
 
 mod config;
 mod cp;
+mod explain;
 mod files_from;
 mod generate;
 mod key;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use packtrain_io::disk::{Filters, Trouble, WalkFailure, WalkOptions, Walker, classify};
+use packtrain_io::disk::{Filters, Root, Trouble, WalkFailure, WalkOptions, Walker, classify};
 use packtrain_object::EntryKind;
 
 /// A tree in a new directory; a name that ends with a slash is a directory.
@@ -154,6 +154,48 @@ fn sources_share_names_only_where_nothing_is_lost() {
     let sub = dir.path().join("a/sub");
     let named = found(&[sub.clone(), dir.path().join("a/only"), sub], recursive());
     assert_eq!(named, ["sub/", "sub/x", "only"]);
+}
+
+#[test]
+fn a_peers_sources_stay_beneath_the_root() {
+    let dir = tree(&["served/sub/x", "served/y", "outside/secret"]);
+    symlink("../outside", dir.path().join("served/up")).unwrap();
+    symlink(dir.path().join("outside"), dir.path().join("served/abs")).unwrap();
+    symlink("sub", dir.path().join("served/in")).unwrap();
+    let root = Root::open(&dir.path().join("served")).unwrap();
+    let walk = |source: &str| {
+        let walker = Walker::beneath(&root, vec![source.as_bytes().to_vec()], recursive());
+        let (found, failed): (Vec<_>, Vec<_>) = walker.partition(Result::is_ok);
+        let path = |item: &packtrain_io::disk::WalkItem| item.entry.path.to_string();
+        (found.into_iter().map(|item| path(&item.unwrap())).collect::<Vec<_>>(), failed.len())
+    };
+    for (source, found) in [
+        ("sub", &["sub", "sub/x"][..]),
+        ("/sub/", &[".", "x"]),
+        ("sub/../y", &["y"]),
+        ("in/", &[".", "x"]),
+        ("in/x", &["x"]),
+        // A link is moved as a link.
+        ("up", &["up"]),
+        ("abs", &["abs"]),
+        ("", &[".", "abs", "in", "sub", "sub/x", "up", "y"]),
+        ("/", &[".", "abs", "in", "sub", "sub/x", "up", "y"]),
+    ] {
+        assert_eq!(walk(source), (found.iter().map(ToString::to_string).collect(), 0), "{source}");
+    }
+    for source in [
+        "..",
+        "../",
+        "../outside",
+        "sub/../../outside/",
+        "up/",
+        "up/secret",
+        "abs/",
+        "abs/.",
+        "/../outside/secret",
+    ] {
+        assert_eq!(walk(source), (vec![], 1), "{source}");
+    }
 }
 
 #[test]

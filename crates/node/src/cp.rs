@@ -7,7 +7,7 @@ mod watch;
 use packtrain_io::clock;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::Duration;
 
 use crate::api::{
     CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
@@ -87,10 +87,22 @@ fn finish(
     let shares: Vec<TransportShare> = moved
         .shares
         .iter()
-        .map(|(name, bytes)| TransportShare { name: (*name).to_owned(), bytes: *bytes })
+        .map(|(name, bytes)| TransportShare { name: name.clone(), bytes: *bytes })
         .collect();
     let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
-    let resumable = outcome.failure.is_some()
+    // What never began, or will fail the same way again, is not to be resumed.
+    let worth = |f: &Failure| {
+        matches!(
+            f.kind,
+            FailureKind::Temporary
+                | FailureKind::Cancelled
+                | FailureKind::TargetFull
+                | FailureKind::Protocol
+                | FailureKind::Integrity
+                | FailureKind::Fatal
+        )
+    };
+    let resumable = outcome.failure.as_ref().is_some_and(worth)
         && !dry
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);
@@ -197,7 +209,7 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
             let options = sink_options;
             let setup =
                 SinkSetup { control, options, destination, observer: watch, transports, stop: sink_stop };
-            let outcome = sink::run(setup);
+            let outcome = sink::run(setup).0;
             tx.close();
             outcome
         });
@@ -220,7 +232,7 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         (better, moved)
     });
     for share in &mut moved.shares {
-        share.0 = "local";
+        "local".clone_into(&mut share.0);
     }
     Ok((outcome, moved))
 }
@@ -274,10 +286,9 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     handshake::call(far.control(), open, &stop)?;
     let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
     let (control, rest) = far.split();
-    let name = plan.choice;
     let transports = SinkTransports::new(plan, control.tx.clone());
     let options = request.options.clone();
-    let outcome =
+    let (outcome, moved) =
         sink::run(SinkSetup { control, options, destination, observer: watch, transports, stop });
     rest.finish();
     if let Some(spool) = spool
@@ -285,10 +296,6 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     {
         spool.emit()?;
     }
-    let moved = Moved {
-        shares: vec![(watch.transport(name), ByteCount(outcome.summary.bytes_moved))],
-        ..Moved::default()
-    };
     Ok((outcome, moved))
 }
 
@@ -304,12 +311,9 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeErro
     handshake::call(from.control(), source_open, &stop)?;
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();
-    let outcome = relay::run(source, sink, watch, stop);
+    let ended = relay::run(source, sink, watch, stop);
     source_rest.finish();
     sink_rest.finish();
-    let bytes = ByteCount(outcome.summary.bytes_moved);
-    let moved =
-        Moved { shares: vec![(watch.transport(request.transport), bytes)], ..Moved::default() };
-    Ok((outcome, moved))
+    Ok(ended)
 }
 

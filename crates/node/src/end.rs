@@ -94,7 +94,7 @@ pub(crate) fn serve(
                 sources: ask.sources as usize,
             };
             let options = open.options;
-            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
+            sink::run(SinkSetup { control, options, destination, observer, transports, stop }).0
         }
         Role::Source => {
             let transports = SourceTransports::new(plan);

@@ -17,7 +17,7 @@ use packtrain_io::disk::JournalFile;
 use packtrain_object::{EntryKind, RelPath};
 use packtrain_transfer::message::{Message, Options, Resume};
 use packtrain_transfer::{
-    Failure, FailureKind, Outcome, Sink, SinkAction,
+    Failure, FailureKind, FileReport, Outcome, Sink, SinkAction,
 };
 use packtrain_units::{Duration, Time};
 
@@ -25,7 +25,11 @@ use crate::assembly::{Assembly, WriteEvent};
 use crate::control::{Control, Incoming};
 use crate::paths::show;
 use crate::session::{Observer, Stop};
-use crate::transports::SinkTransports;
+use crate::transports::offer::Word;
+use crate::transports::{Moved, SinkTransports};
+
+/// Reports of files sent at once, at most.
+const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
 pub(crate) use open::{Destination, expand_home};
 use open::Opened;
@@ -56,7 +60,8 @@ pub(crate) struct SinkSetup<'a> {
 }
 
 /// Runs a sink to its end.
-pub(crate) fn run(mut setup: SinkSetup<'_>) -> Outcome {
+pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
+    let none = |outcome| (outcome, Moved::default());
     let mut early = VecDeque::new();
     let first = loop {
         match wait_first(&setup) {
@@ -64,12 +69,12 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> Outcome {
             First::Message(message @ Message::Manifest(_)) => break message,
             First::Message(message @ Message::ManifestEnd { .. }) => break message,
             First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
-                return ended(failure);
+                return none(ended(failure));
             }
             First::Message(message) => early.push_back(message),
             First::Over(failure) => {
                 setup.control.tx.send(&Message::Cancel(failure.clone()));
-                return ended(failure);
+                return none(ended(failure));
             }
         }
     };
@@ -77,20 +82,20 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> Outcome {
         Ok(opened) => opened,
         Err(failure) => {
             setup.control.tx.send(&Message::Refused(failure.clone()));
-            return ended(failure);
+            return none(ended(failure));
         }
     };
     let lock = match opened.lock(&setup.options) {
         Ok(lock) => lock,
         Err(failure) => {
             setup.control.tx.send(&Message::Refused(failure.clone()));
-            return ended(failure);
+            return none(ended(failure));
         }
     };
     early.push_front(first);
     let outcome = match Runner::new(setup, &opened) {
         Ok(runner) => runner.run(early),
-        Err(failure) => ended(failure),
+        Err(failure) => none(ended(failure)),
     };
     drop(lock);
     outcome
@@ -132,6 +137,7 @@ struct Runner<'a> {
     answers: Receiver<Answer>,
     outcome: Option<Outcome>,
     told: Time,
+    reports: Vec<(Vec<u8>, FileReport)>,
 }
 
 /// The journal, made when it is first written.
@@ -178,10 +184,11 @@ impl<'a> Runner<'a> {
             answers,
             outcome: None,
             told: Time::ZERO,
+            reports: Vec::new(),
         })
     }
 
-    fn run(mut self, early: VecDeque<Message>) -> Outcome {
+    fn run(mut self, early: VecDeque<Message>) -> (Outcome, Moved) {
         self.setup.transports.start(&self.assembly);
         for message in early {
             self.message(message);
@@ -217,12 +224,14 @@ impl<'a> Runner<'a> {
             self.tell();
         }
         self.assembly.close();
-        self.setup.transports.close();
+        self.tell_reports();
+        let moved = self.setup.transports.close();
         let _ = self.meta.send(MetaJob::Stop);
         let _ = self.sync.send(SyncJob::Stop);
         self.told = Time::ZERO;
         self.tell();
-        self.outcome.unwrap_or_else(|| ended(Failure::new(FailureKind::Fatal, "no outcome")))
+        let none = || ended(Failure::new(FailureKind::Fatal, "no outcome"));
+        (self.outcome.unwrap_or_else(none), moved)
     }
 
     fn next_timeout(&self) -> Duration {
@@ -279,7 +288,12 @@ impl<'a> Runner<'a> {
 
     fn perform(&mut self, action: SinkAction) {
         match action {
-            SinkAction::Send(message) => self.setup.control.tx.send(&message),
+            SinkAction::Send(message) => {
+                if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
+                    self.tell_reports();
+                }
+                self.setup.control.tx.send(&message);
+            }
             SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
             SinkAction::MakeDirectory(id, entry) => self.meta(MetaJob::Directory(id, entry)),
             SinkAction::MakeSymlink(id, entry) => self.meta(MetaJob::Symlink(id, entry)),
@@ -313,7 +327,13 @@ impl<'a> Runner<'a> {
                     }
                 }
             }
-            SinkAction::Report(path, report) => self.setup.observer.file(&path, &report),
+            SinkAction::Report(path, report) => {
+                self.setup.observer.file(&path, &report);
+                self.reports.push((path, report));
+                if self.reports.len() >= REPORTS {
+                    self.tell_reports();
+                }
+            }
             SinkAction::Finished(outcome) => self.outcome = Some(outcome),
         }
     }
@@ -354,10 +374,19 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Lets the caller know of files, if it is not here.
+    fn tell_reports(&mut self) {
+        let reports = std::mem::take(&mut self.reports);
+        if !reports.is_empty() {
+            self.setup.control.tx.send(&Message::Channel(Word::Reports(reports).encode()));
+        }
+    }
+
     fn tell(&mut self) {
         let now = clock::now();
         if now.since(self.told) >= Duration::from_millis(200) {
             self.told = now;
+            self.tell_reports();
             self.setup.observer.sink(&self.sink.totals());
         }
     }

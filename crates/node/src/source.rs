@@ -14,17 +14,18 @@ use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,
 };
-use packtrain_units::{ByteCount, Duration, Offset, Time};
+use packtrain_units::{Duration, Offset, Time};
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::control::{Control, Incoming, spawn};
 use crate::reader::{ReadEvent, Reader};
 use crate::session::{Observer, Stop};
+use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
 pub(crate) use table::Table;
 use walk::Credit;
-pub(crate) use walk::SourceSpec;
+pub(crate) use walk::{SourceSpec, filters};
 
 /// What the threads tell.
 pub(crate) enum News {
@@ -170,7 +171,15 @@ impl Runner<'_> {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Channel(bytes) => self.setup.transports.on_channel(&bytes),
+            Message::Channel(bytes) => match Word::decode(&bytes) {
+                Some(Word::Reports(reports)) => {
+                    for (path, report) in reports {
+                        self.setup.observer.file(&path, &report);
+                    }
+                }
+                Some(Word::Offer(offer)) => self.setup.transports.on_offer(&offer),
+                Some(Word::Moved(_)) | None => {}
+            },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),
             Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
             Message::Hello(_)
@@ -179,6 +188,11 @@ impl Runner<'_> {
             | Message::Data { .. }
             | Message::Pong(_) => {}
             message => {
+                if matches!(message, Message::Finished(_)) {
+                    // The caller may be at the sink's end, or in between.
+                    let moved = Word::Moved(self.setup.transports.moved());
+                    self.setup.control.tx.send(&Message::Channel(moved.encode()));
+                }
                 // An error has already cancelled the machine; its actions say so to the peer.
                 let _ = self.source.on_message(clock::now(), message);
             }

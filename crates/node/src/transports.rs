@@ -16,6 +16,7 @@ pub(crate) mod udp;
 
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration};
+use serde::{Deserialize, Serialize};
 
 use crate::api::{LossCause, PortRange, TransportChoice};
 
@@ -67,10 +68,10 @@ pub(crate) enum TransportNews {
 }
 
 /// What each transport did in the end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     /// Name and payload bytes, those that moved something.
-    pub(crate) shares: Vec<(&'static str, ByteCount)>,
+    pub(crate) shares: Vec<(String, ByteCount)>,
     /// Payload bytes sent more than once.
     pub(crate) retransmitted: ByteCount,
     /// Losses by cause.

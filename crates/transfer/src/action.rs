@@ -5,6 +5,8 @@ use std::ops::Range;
 use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, Piece};
 use packtrain_units::{ByteCount, Offset};
 
+use serde::{Deserialize, Serialize};
+
 use crate::failure::Failure;
 use crate::message::{Message, Summary};
 
@@ -73,9 +75,9 @@ pub enum SinkAction {
     Rehash(ChunkIndex, Piece, Entry),
     /// Hash the file at the entry's target and answer with `on_target_root`.
     HashTarget(EntryId, Entry),
-    /// Replace the journal by these bytes, atomically: aside, synced, renamed.
+    /// Replace or make the journal with these bytes, atomically: aside, synced, renamed.
     RewriteJournal(Vec<u8>),
-    /// Append these bytes to the journal, without syncing it; make it if it is not there.
+    /// Append these bytes to the journal, without syncing it.
     Journal(Vec<u8>),
     /// Write all data of temporaries written before this to stable storage; answer `on_synced`.
     Sync(u64),
@@ -154,7 +156,7 @@ pub enum FoundKind {
 }
 
 /// What became of a file, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileReport {
     /// Its content moved (or would move).
     Moved,

@@ -171,7 +171,3 @@ impl Health {
 fn grown(base: Duration, times: u32) -> Duration {
     base * (1 << times.min(4))
 }
-
-#[cfg(test)]
-#[path = "fallback_tests.rs"]
-mod tests;

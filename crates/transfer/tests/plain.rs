@@ -20,7 +20,7 @@ fn a_tree_arrives() {
         let tree = tree::random(&mut rng, 1 + seed % 40);
         let mut disk = Disk::default();
         let mut run = Run::new(seed, &tree, &options(), &Faults::default(), &mut disk);
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         run.finish();
         run.assert_identical();
         let outcome = run.sink_outcome.clone().expect("finished");
@@ -36,7 +36,7 @@ fn a_tree_arrives() {
 #[test]
 fn a_second_run_moves_nothing() {
     for seed in 0..100 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 20);
         let mut disk = Disk::default();
@@ -57,7 +57,7 @@ fn a_second_run_moves_nothing() {
 #[test]
 fn faults_of_transports_and_writes_are_survived() {
     for seed in 0..300 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 25);
         let mut disk = Disk::default();
@@ -75,7 +75,7 @@ fn faults_of_transports_and_writes_are_survived() {
 #[test]
 fn one_entry_fails_and_the_rest_goes_on() {
     for seed in 0..300 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 25);
         let mut disk = Disk::default();
@@ -96,7 +96,7 @@ fn one_entry_fails_and_the_rest_goes_on() {
 #[test]
 fn a_full_target_ends_it_with_one_failure() {
     for seed in 0..100 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 25);
         let mut disk = Disk::default();
@@ -117,7 +117,7 @@ fn a_full_target_ends_it_with_one_failure() {
 #[test]
 fn a_stream_of_unknown_length_arrives() {
     for seed in 0..200 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let mut tree = tree::random(&mut rng, seed % 5);
         tree.push(tree::entry(&mut rng, "zz-stream", EntryKind::Stream));
@@ -133,7 +133,7 @@ fn a_stream_of_unknown_length_arrives() {
 #[test]
 fn a_dry_run_and_a_verification_change_nothing() {
     for seed in 0..60 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 25);
         let mut disk = Disk::default();
@@ -174,7 +174,7 @@ fn a_dry_run_and_a_verification_change_nothing() {
 #[test]
 fn deletion_spares_what_the_source_has() {
     for seed in 0..60 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut rng = Rng::new(seed);
         let tree = tree::random(&mut rng, 25);
         let mut disk = Disk::default();

@@ -39,12 +39,12 @@ fn every_crash_is_survived() {
     while crashes < CRASHES {
         seed += 1;
         // The seed of a failure is the last one printed.
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let (more, crossed) = survive(seed);
         crashes += more;
         moved += crossed;
     }
-    println!("{crashes} crashes over {seed} trees, {} MiB of symbols crossed", moved >> 20);
+    eprintln!("{crashes} crashes over {seed} trees, {} MiB of symbols crossed", moved >> 20);
 }
 
 /// One tree, crashed and resumed until it is there. Tells how many crashes that took.
@@ -57,12 +57,14 @@ fn survive(seed: u64) -> (u64, u64) {
     let transport = if rng.chance(0.3) { 0.05 } else { 0.0 };
     let faults = Faults { transport, ..Faults::default() };
     let mut disk = Disk::default();
-    // What must not be asked for again.
-    let mut safe: BTreeSet<Key> = BTreeSet::new();
+    // What must not be asked for again: what was reported durable, for ever; what a crash left
+    // good and journalled, until the next one.
+    let mut durable: BTreeSet<Key> = BTreeSet::new();
+    let mut left: BTreeSet<Key> = BTreeSet::new();
     let (mut crashes, mut crossed) = (0, 0);
     for _ in 0..rng.below(14) {
         let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
-        let steps = 1 + rng.below(500);
+        let steps = 1 + rng.below(20 + 12 * count);
         while run.steps < steps && !run.is_over() {
             run.step();
         }
@@ -77,14 +79,13 @@ fn survive(seed: u64) -> (u64, u64) {
             run.lose_source(left);
             ended_well = run.sink_outcome.is_some();
         }
-        check(&safe, &run.expected_keys);
+        check(&durable, &left, &run.expected_keys);
         crossed += run.crossed;
-        safe.extend(std::mem::take(&mut run.durable));
+        durable.extend(std::mem::take(&mut run.durable));
         if ended_well {
-            // In good order all that was verified is safe.
-            safe.extend(std::mem::take(&mut run.verified));
+            // In good order all that was verified is durable.
+            durable.extend(std::mem::take(&mut run.verified));
         }
-        println!("  {crash:?} at step {} of {steps}, safe {safe:?}", run.steps);
         match crash {
             Crash::Kill | Crash::Source => disk.killed(),
             Crash::Power | Crash::Both => disk.power_failed(&mut rng),
@@ -92,18 +93,18 @@ fn survive(seed: u64) -> (u64, u64) {
         if resume == Resume::On && rng.chance(0.3) {
             for _ in 0..1 + rng.below(3) {
                 if let Some(key) = disk.flip(&mut rng) {
-                    safe.remove(&key);
+                    durable.remove(&key);
                 }
             }
         }
-        safe.extend(journalled_and_good(&disk, &tree));
+        left = journalled_and_good(&disk, &tree);
         if rng.chance(0.15) {
-            change_some(&mut tree, &mut rng, &mut safe);
+            change_some(&mut tree, &mut rng, [&mut durable, &mut left]);
         }
     }
     let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
     run.finish();
-    check(&safe, &run.expected_keys);
+    check(&durable, &left, &run.expected_keys);
     run.assert_identical();
     let outcome = run.sink_outcome.clone().expect("finished");
     assert_eq!((outcome.failure, outcome.summary.failed), (None, 0));
@@ -113,19 +114,20 @@ fn survive(seed: u64) -> (u64, u64) {
     (crashes, crossed)
 }
 
-fn check(safe: &BTreeSet<Key>, asked: &[Key]) {
+fn check(durable: &BTreeSet<Key>, left: &BTreeSet<Key>, asked: &[Key]) {
     for key in asked {
-        assert!(!safe.contains(key), "{key:?} was safe and moves again");
+        assert!(!durable.contains(key), "{key:?} was durable and moves again");
+        assert!(!left.contains(key), "{key:?} was journalled and good and moves again");
     }
 }
 
 /// Chunks that the journal speaks of and whose bytes are as it says: a resume asks for none.
-fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> Vec<Key> {
+fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> BTreeSet<Key> {
     if disk.journal.is_empty() {
-        return Vec::new();
+        return BTreeSet::new();
     }
     let replay = journal::replay(&disk.journal).expect("our journal");
-    let mut good = Vec::new();
+    let mut good = BTreeSet::new();
     for file in replay.state.files() {
         let Some(source) = tree.iter().find(|e| e.entry.path == file.key.path) else { continue };
         let entry = &source.entry;
@@ -141,7 +143,7 @@ fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> Vec<Key> {
             let whole = held.is_some_and(|held| held.written.len_bytes().get() >= len);
             let content = held.map_or(0, |held| held.content);
             if whole && digest(content, at, len) == chunk.digest {
-                good.push((entry.path.as_bytes().to_vec(), u64::from(index)));
+                good.insert((entry.path.as_bytes().to_vec(), u64::from(index)));
             }
         }
     }
@@ -149,7 +151,8 @@ fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> Vec<Key> {
 }
 
 /// Some files change at the source: content, time, perhaps size.
-fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: &mut BTreeSet<Key>) {
+fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: [&mut BTreeSet<Key>; 2]) {
+    let [durable, left] = safe;
     for entry in tree.iter_mut() {
         if entry.entry.size().is_none() || !rng.chance(0.3) {
             continue;
@@ -160,6 +163,8 @@ fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: &mut BTreeSet<Key>
             let size = rng.below(3 * CHUNK.get());
             entry.entry.kind = packtrain_object::EntryKind::File { size };
         }
-        safe.retain(|(path, _)| path.as_slice() != entry.entry.path.as_bytes());
+        let path = entry.entry.path.as_bytes();
+        durable.retain(|key| key.0 != path);
+        left.retain(|key| key.0 != path);
     }
 }

@@ -1,20 +1,150 @@
-//! The controller `native`.
+//! The controller `native`: launches by measuring, cruises with a small queue of its own, and
+//! cuts only for losses that it has reason to blame on itself.
+//!
+//! One file an idea: `launch` finds the capacity, `cruise` keeps a small and equal amount in the
+//! queue, `drain` empties it to see the base again, `compete` holds its own beside flows that
+//! fill the queue, `verdict` says what a round's losses were. `signals` turns feedback into the
+//! numbers of one round.
+//!
+//! Units: rates in bytes a second, times in seconds, amounts in bytes, as `f64`.
 
-use packtrain_units::{ByteCount, DataRate};
+mod compete;
+mod cruise;
+mod drain;
+mod launch;
+mod signals;
+mod verdict;
 
-use crate::interface::{CongestionController, Feedback, Sent};
-use crate::registry::ControllerConfig;
+use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
+
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::native::compete::Compete;
+use crate::native::cruise::Cruise;
+use crate::native::drain::Drain;
+use crate::native::launch::Launch;
+use crate::native::signals::{Round, Rounds};
+use crate::native::verdict::{Cause, Judge};
+use crate::registry::{ControllerConfig, quantum};
+
+/// The least window, in packets.
+const LEAST_PACKETS: f64 = 4.0;
+/// Reports and threads are late by up to this on top of the round trip: the window covers it.
+const LATENESS: f64 = 2e-3;
+/// The pace leads the window by this much, so that the window and not the pace binds.
+const PACE: f64 = 1.02;
+/// After host drops the rate is held at what was delivered for this many round trips.
+const HOST_HOLD_ROUNDS: u32 = 4;
+/// Then it rises by this a round trip.
+const HOST_RISE: f64 = 1.05;
 
 /// The controller `native`.
 #[derive(Debug)]
 pub struct Native {
-    mtu: ByteCount,
+    mtu: f64,
+    ceiling: Option<f64>,
+    state: State,
+    rounds: Rounds,
+    judge: Judge,
+    cruise: Cruise,
+    drain: Drain,
+    compete: Compete,
+    /// Bytes a second in force.
+    rate: f64,
+    host_cap: Option<HostCap>,
+    small_quantum: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Launch(Launch),
+    Cruise,
+}
+
+/// A ceiling while the receiving host, not the network, drops.
+#[derive(Clone, Copy, Debug)]
+struct HostCap {
+    rate: f64,
+    hold: u32,
 }
 
 impl Native {
     /// A controller in its first round.
     pub fn new(config: &ControllerConfig) -> Self {
-        Self { mtu: config.mtu }
+        let mut rng = Rng::new(config.seed);
+        let mtu = config.mtu.get().max(1) as f64;
+        let rtt = config.rtt.map_or(0.1, Duration::as_secs_f64);
+        let launch = Launch::new(mtu, rtt);
+        Self {
+            mtu,
+            ceiling: config.ceiling.map(|c| c.as_bps() as f64 / 8.0),
+            rate: launch.rate(),
+            state: State::Launch(launch),
+            rounds: Rounds::new(config.now, rtt),
+            judge: Judge::default(),
+            cruise: Cruise::new(rng.fork()),
+            drain: Drain::new(config.now),
+            compete: Compete::default(),
+            host_cap: None,
+            small_quantum: false,
+        }
+    }
+
+    fn on_round(&mut self, round: &Round) {
+        let verdict = self.judge.judge(round);
+        self.hold_for_host(round, verdict);
+        match &mut self.state {
+            State::Launch(launch) => {
+                if launch.on_round(round, verdict) {
+                    let start = launch.rate();
+                    self.cruise.enter(start, round);
+                    self.state = State::Cruise;
+                }
+            }
+            State::Cruise => {
+                self.cruise.on_round(round, verdict, self.mtu);
+                self.drain.on_round(round, self.rounds.base_seen_at());
+                self.compete.on_round(round, verdict, self.cruise.window());
+            }
+        }
+        self.update_rate();
+    }
+
+    /// Host drops: no cut, but no more than what the host took, for a while.
+    fn hold_for_host(&mut self, round: &Round, verdict: Cause) {
+        if verdict == Cause::Host {
+            let rate = round.delivered.max(self.least_rate());
+            self.host_cap = Some(HostCap { rate, hold: HOST_HOLD_ROUNDS });
+            self.small_quantum = true;
+            return;
+        }
+        if let Some(cap) = &mut self.host_cap {
+            if cap.hold > 0 {
+                cap.hold -= 1;
+            } else {
+                cap.rate *= HOST_RISE;
+                if cap.rate > self.rate * 1.5 {
+                    self.host_cap = None;
+                    self.small_quantum = false;
+                }
+            }
+        }
+    }
+
+    fn update_rate(&mut self) {
+        let rate = match &self.state {
+            State::Launch(launch) => launch.rate(),
+            State::Cruise => {
+                let window = self.cruise.window().max(self.compete.window().unwrap_or(0.0));
+                PACE * window / self.rounds.effective_rtt() * self.cruise.gain() * self.drain.gain()
+            }
+        };
+        let capped = self.host_cap.map_or(rate, |cap| rate.min(cap.rate));
+        let capped = self.ceiling.map_or(capped, |c| capped.min(c));
+        self.rate = capped.max(self.least_rate());
+    }
+
+    fn least_rate(&self) -> f64 {
+        LEAST_PACKETS * self.mtu / (self.rounds.srtt() + LATENESS)
     }
 }
 
@@ -22,15 +152,58 @@ impl CongestionController for Native {
     fn name(&self) -> &'static str {
         "native"
     }
-    fn on_sent(&mut self, _sent: &Sent) {}
-    fn on_feedback(&mut self, _feedback: &Feedback<'_>) {}
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Rtt, Signal::QueueingDelay, Signal::DeliveryRate, Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.rounds.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        if let Some(round) = self.rounds.on_feedback(feedback, self.rate) {
+            self.on_round(&round);
+        }
+    }
+
+    /// Half as much again as the rate needs for a round trip with its queue and lateness: the
+    /// pace governs, the window is the safety net when reports stop.
     fn cwnd(&self) -> ByteCount {
-        ByteCount(self.mtu.get() * 1000)
+        let spread = self.rounds.srtt() + self.rounds.base() / 4.0 + LATENESS;
+        let window = (self.rate * spread * 1.25).max(2.0 * LEAST_PACKETS * self.mtu);
+        ByteCount(window as u64)
     }
+
     fn pacing_rate(&self) -> Option<DataRate> {
-        None
+        Some(DataRate::from_bps((self.rate * 8.0) as u64))
     }
+
     fn send_quantum(&self) -> ByteCount {
-        ByteCount(self.mtu.get() * 44)
+        let rate = DataRate::from_bps((self.rate * 8.0) as u64);
+        let full = quantum(rate, ByteCount(self.mtu as u64));
+        let halved = if self.small_quantum { ByteCount(full.get() / 2) } else { full };
+        halved.max(ByteCount((2.0 * self.mtu) as u64))
+    }
+
+    fn state(&self) -> String {
+        let name = match &self.state {
+            State::Launch(_) => "launch",
+            State::Cruise if self.compete.window().is_some() => "compete",
+            State::Cruise if self.drain.gain() < 1.0 => "drain",
+            State::Cruise => "cruise",
+        };
+        let host = if self.host_cap.is_some() { ", held for the host" } else { "" };
+        format!("{name}{host}, last loss: {}", self.judge.last())
     }
 }
+
+/// Where this state machine would be at `now`, for tests that print curves.
+#[cfg(test)]
+fn rate_of(native: &Native, _now: Time) -> u64 {
+    (native.rate * 8.0) as u64
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

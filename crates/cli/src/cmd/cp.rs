@@ -4,12 +4,14 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use packtrain_node::api::{
-    CpRequest, EXIT_NOTHING_MOVED, FailureKind, Location, Options, Outcome, Resume,
+    CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, Outcome, Resume,
 };
+use packtrain_units::DataRate;
 
-use super::request;
+use super::{explain, request};
 use crate::args::{CpArgs, OutputArgs, VerifyArgs};
 use crate::exit::{Code, Exit, complain, say};
+use crate::out::summary::Work;
 use crate::out::teller::Teller;
 use crate::out::{clean, done, quote, shown, summary};
 use crate::signals;
@@ -18,8 +20,8 @@ use crate::signals;
 pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
     match request::copy(args, matches) {
         Ok(request) => {
-            let run = Run { output: &args.output, line, nine: args.error_on_no_transfer };
-            run.go(request)
+            let nine = args.error_on_no_transfer;
+            Run { output: &args.output, line, asked: args.transport.rate, nine }.go(request)
         }
         Err(exit) => failed(exit, args.output.json),
     }
@@ -28,7 +30,10 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Co
 /// `packtrain verify`.
 pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
     match request::verify(args, matches) {
-        Ok(request) => Run { output: &args.output, line, nine: false }.go(request),
+        Ok(request) => {
+            let asked = args.transport.rate;
+            Run { output: &args.output, line, asked, nine: false }.go(request)
+        }
         Err(exit) => failed(exit, args.output.json),
     }
 }
@@ -46,25 +51,33 @@ fn failed(exit: Exit, json: bool) -> Code {
 struct Run<'a> {
     output: &'a OutputArgs,
     line: &'a [OsString],
+    /// The rate asked for, before the site's ceiling.
+    asked: Option<DataRate>,
     /// `--error-on-no-transfer`.
     nine: bool,
 }
 
 impl Run<'_> {
     fn go(&self, mut request: CpRequest) -> Code {
-        let (verify, dry_run) = (request.options.verify, request.options.dry_run);
-        let teller = Teller::new(self.output, dry_run, verify);
+        let work = Work::of(&request.options);
+        let teller = Teller::new(self.output, work);
         request.options.report_files = teller.wants_files();
         let stop = request.stop.clone();
         signals::watch(&stop, self.output.quiet);
-        let replayable = replayable(&request);
+        let replayable = work == Work::Copy && replayable(&request);
+        if self.output.explain {
+            teller.explain(explain::before(&request, self.asked));
+        }
         let result = packtrain_node::cp::run(request, &teller);
         teller.finish();
         let outcome = result.unwrap_or_else(Outcome::from);
+        if self.output.explain {
+            teller.explain(explain::after(&outcome));
+        }
         let code = self.code(&outcome, stop.requested());
         let command = (outcome.resumable && replayable && code != Code::DONE)
             .then(|| quote::command(self.line));
-        self.tell(&outcome, verify, &teller, command.as_deref());
+        self.tell(&outcome, work, &teller, command.as_deref());
         if self.output.json {
             done::print(&done::Cp::new(&outcome, code, command.as_deref()));
         }
@@ -80,18 +93,21 @@ impl Run<'_> {
         }
     }
 
-    fn tell(&self, outcome: &Outcome, verify: bool, teller: &Teller, command: Option<&str>) {
-        for (path, failure) in &outcome.failed {
+    fn tell(&self, outcome: &Outcome, work: Work, teller: &Teller, command: Option<&str>) {
+        // What differs was the data of `verify` already.
+        let told =
+            |failure: &Failure| work == Work::Verify && failure.kind == FailureKind::Integrity;
+        for (path, failure) in outcome.failed.iter().filter(|(_, failure)| !told(failure)) {
             complain(&clean(&format!("{}: {}", shown(path), failure.text)));
         }
         let unsaid = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
-        if unsaid > 0 && !outcome.failed.is_empty() {
+        if unsaid > 0 && !outcome.failed.is_empty() && work != Work::Verify {
             complain(&format!("and {unsaid} more failed"));
         }
         if let Some(failure) = &outcome.failure {
             complain(&clean(&failure.text));
         } else if teller.wants_summary() && !self.output.json {
-            complain(&summary::sentence(outcome, verify));
+            complain(&summary::sentence(outcome, work));
         }
         if let Some(command) = command {
             say(&format!("to go on where it ended, run:\n  {command}"));
@@ -101,10 +117,7 @@ impl Run<'_> {
 
 /// Whether the same command can find the same bytes again.
 fn replayable(request: &CpRequest) -> bool {
-    let Options { resume, verify, dry_run, .. } = &request.options;
-    *resume != Resume::Off
-        && !verify
-        && !dry_run
+    request.options.resume != Resume::Off
         && request.dest != Location::Stdio
         && !request.sources.contains(&Location::Stdio)
 }

@@ -265,4 +265,4 @@ fn rule(text: &str) -> Result<String, Exit> {
 
 #[cfg(test)]
 #[path = "request_tests.rs"]
-mod tests;
+pub(crate) mod tests;

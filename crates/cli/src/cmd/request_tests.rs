@@ -14,7 +14,7 @@ fn cp(line: &str) -> Result<CpRequest, String> {
     copy(&args, own).map_err(|exit| exit.into_error().text)
 }
 
-fn good(line: &str) -> CpRequest {
+pub(crate) fn good(line: &str) -> CpRequest {
     cp(line).unwrap_or_else(|text| panic!("{line}: {text}"))
 }
 

@@ -9,7 +9,8 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 
 use super::done::{self, millis, seconds};
-use super::{clean, json_line, line, summary};
+use super::summary::{self, Work};
+use super::{clean, json_line, line};
 use crate::exit::{Code, complain};
 
 /// A reporter for `perf` and `serve`.
@@ -86,7 +87,7 @@ impl ServeReporter for Station {
         if !self.json {
             let text = match &outcome.failure {
                 Some(failure) => failure.text.clone(),
-                None => summary::sentence(outcome, false),
+                None => summary::sentence(outcome, Work::Copy),
             };
             complain(&clean(&format!("{peer}: {text}")));
             return;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packtrain_node::api::ProgressSnapshot;
-use packtrain_units::Duration;
+use packtrain_units::{ByteCount, Duration};
 use serde::Serialize;
 
 use super::clean;
@@ -16,8 +16,8 @@ use crate::exit::say;
 
 /// Where progress goes.
 pub(crate) enum Progress {
-    /// A bar on a terminal; whether the whole was known when it was last drawn, if it was.
-    Bar(ProgressBar, Mutex<Option<bool>>),
+    /// A bar on a terminal, and the most bytes it has shown, if it has shown any.
+    Bar(ProgressBar, Mutex<Option<ByteCount>>),
     /// A bar was asked for where no terminal is: a line that overwrites itself.
     Plain,
     /// JSON lines.
@@ -54,6 +54,9 @@ impl Progress {
 
     fn bar() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // One part, so that all of it is of one moment.
+        let style = ProgressStyle::with_template("{wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         Self::Bar(bar, Mutex::new(None))
     }
 
@@ -73,6 +76,16 @@ impl Progress {
                 ticker.tell(serde_json::to_string(&Line::new(snapshot)).unwrap_or_default());
             }
             Self::None => {}
+        }
+    }
+
+    /// What is shown next may be less than what was shown.
+    pub(crate) fn restart(&self) {
+        if let Self::Bar(_, most) = self
+            && let Ok(mut most) = most.lock()
+            && let Some(most) = most.as_mut()
+        {
+            *most = ByteCount::ZERO;
         }
     }
 
@@ -119,26 +132,28 @@ impl<'a> Line<'a> {
     }
 }
 
-fn draw(bar: &ProgressBar, drawn: &Mutex<Option<bool>>, snapshot: &ProgressSnapshot) {
-    let Ok(mut drawn) = drawn.lock() else { return };
-    let known = snapshot.bytes_total.is_some();
-    if drawn.replace(known) != Some(known) {
-        bar.set_style(style(known));
-    }
-    if let Some(total) = snapshot.bytes_total {
-        bar.set_length(total.get());
-    }
-    bar.set_position(snapshot.bytes_done.get());
-    bar.set_message(sentence(snapshot));
+/// Two ends of a transfer may know differently much of it: the bar goes forward only.
+fn draw(bar: &ProgressBar, most: &Mutex<Option<ByteCount>>, snapshot: &ProgressSnapshot) {
+    let Ok(mut most) = most.lock() else { return };
+    let done = most.map_or(snapshot.bytes_done, |most| most.max(snapshot.bytes_done));
+    *most = Some(done);
+    let snapshot = ProgressSnapshot { bytes_done: done, ..snapshot.clone() };
+    let drawn = snapshot.bytes_total.map(|total| gauge(done, total)).unwrap_or_default();
+    bar.set_message(format!("{drawn}{}", sentence(&snapshot)));
     bar.tick();
 }
 
-fn style(known: bool) -> ProgressStyle {
-    let template =
-        if known { "{bar:24} {percent:>3}%  {wide_msg}" } else { "{spinner} {wide_msg}" };
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ")
+/// `[=====>              ]  25%  `.
+fn gauge(done: ByteCount, total: ByteCount) -> String {
+    const WIDTH: usize = 20;
+    let share = match total.get() {
+        0 => 1.0,
+        total => (done.get() as f64 / total as f64).min(1.0),
+    };
+    let full = (share * WIDTH as f64) as usize;
+    let tip = if full < WIDTH { ">" } else { "" };
+    let line = format!("{}{tip}", "=".repeat(full));
+    format!("[{line:<WIDTH$}] {:>3.0}%  ", (share * 100.0).floor())
 }
 
 /// `1.2 GiB of 4.0 GiB, 3 of 5 files, 4.01 Gbit/s, 1:05 left, native, bounded by the disk`.
@@ -174,7 +189,7 @@ pub(crate) fn clock(span: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use packtrain_units::{ByteCount, DataRate};
+    use packtrain_units::DataRate;
 
     use super::*;
 
@@ -199,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn both_styles_are_good() {
-        for known in [false, true] {
-            let bar = ProgressBar::hidden();
-            bar.set_style(style(known));
-            bar.tick();
-        }
-        assert!(ProgressStyle::with_template("{bar:24} {percent:>3}%  {wide_msg}").is_ok());
-        assert!(ProgressStyle::with_template("{spinner} {wide_msg}").is_ok());
+    fn the_gauge_fills_up() {
+        let at = |done| gauge(ByteCount(done), ByteCount(1000));
+        assert_eq!(at(0), "[>                   ]   0%  ");
+        assert_eq!(at(256), "[=====>              ]  25%  ");
+        assert_eq!(at(999), "[===================>]  99%  ");
+        assert_eq!(at(1000), "[====================] 100%  ");
+        assert_eq!(gauge(ByteCount(0), ByteCount(0)), "[====================] 100%  ");
+        assert!(ProgressStyle::with_template("{wide_msg}").is_ok());
     }
 }

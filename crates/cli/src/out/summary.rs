@@ -1,32 +1,54 @@
 //! The line for people at the end.
 
-use packtrain_node::api::Outcome;
-use packtrain_units::ByteCount;
+use packtrain_node::api::{Options, Outcome};
+use packtrain_units::{ByteCount, Duration};
 
 use super::clean;
+use super::progress::clock;
+
+/// What the command was run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// To move files.
+    Copy,
+    /// To hear what would move.
+    DryRun,
+    /// To hear what differs.
+    Verify,
+}
+
+impl Work {
+    /// The work that `options` ask for.
+    pub(crate) const fn of(options: &Options) -> Self {
+        match (options.verify, options.dry_run) {
+            (true, _) => Self::Verify,
+            (false, true) => Self::DryRun,
+            (false, false) => Self::Copy,
+        }
+    }
+}
 
 /// What moved, how long it took, at what rate and over what; then only what is worth a word.
-pub(crate) fn sentence(outcome: &Outcome, verify: bool) -> String {
+pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     let summary = &outcome.summary;
-    let mut parts = Vec::new();
-    if verify {
-        parts.push(match outcome.differing {
-            0 => format!("all {} the same", count(summary.entries, "entry", "entries")),
-            n => format!("{} or missing", count(n, "entry differs", "entries differ")),
-        });
-        parts.push(format!("in {}", outcome.elapsed));
-    } else if summary.bytes_moved == 0 && summary.files_moved == 0 {
-        parts.push(format!("nothing needed moving, in {}", outcome.elapsed));
-    } else {
-        parts.push(format!(
-            "{}, {} in {} ({}) over {}",
-            count(summary.files_moved, "file", "files"),
-            ByteCount(summary.bytes_moved),
-            outcome.elapsed,
-            outcome.goodput(),
-            over(outcome),
-        ));
-    }
+    let took = time(outcome.elapsed);
+    let files = count(summary.files_moved, "file", "files");
+    let mut parts = vec![match work {
+        Work::Verify if outcome.differing == 0 => {
+            format!("all {} the same, in {took}", count(summary.entries, "entry", "entries"))
+        }
+        Work::Verify => {
+            format!("differing or missing: {}, in {took}", outcome.differing)
+        }
+        Work::DryRun => format!("{files} to move; nothing was changed"),
+        Work::Copy if summary.bytes_moved == 0 && summary.files_moved == 0 => {
+            format!("nothing needed moving, in {took}")
+        }
+        Work::Copy => {
+            let bytes = ByteCount(summary.bytes_moved);
+            format!("{files}, {bytes} in {took} ({}) over {}", outcome.goodput(), over(outcome))
+        }
+    }];
     let mut worth = |n: u64, text: String| {
         if n > 0 {
             parts.push(text);
@@ -39,7 +61,9 @@ pub(crate) fn sentence(outcome: &Outcome, verify: bool) -> String {
         format!("moved again: {}", count(summary.chunks_again, "chunk", "chunks")),
     );
     worth(summary.deleted, format!("deleted: {}", summary.deleted));
-    worth(summary.failed, format!("failed: {}", summary.failed));
+    if work != Work::Verify {
+        worth(summary.failed, format!("failed: {}", summary.failed));
+    }
     worth(outcome.retransmitted.get(), format!("retransmitted: {}", outcome.retransmitted));
     parts.extend(outcome.verdict.as_deref().map(clean));
     parts.join("; ")
@@ -56,6 +80,18 @@ fn over(outcome: &Outcome) -> String {
     if names.is_empty() { outcome.transport.clone() } else { names.join(" and ") }
 }
 
+/// `850 us`, `21 ms`, `2.16 s`, `12:05`.
+pub(crate) fn time(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    match seconds {
+        s if s < 0.001 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.2} s"),
+        s if s < 60.0 => format!("{s:.1} s"),
+        _ => clock(span),
+    }
+}
+
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
@@ -63,14 +99,13 @@ fn count(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use packtrain_node::api::{Summary, TransportShare};
-    use packtrain_units::Duration;
 
     use super::*;
 
     #[test]
     fn it_says_what_is_worth_a_word() {
         let nothing = Outcome { elapsed: Duration::from_secs(2), ..Outcome::default() };
-        assert!(sentence(&nothing, false).starts_with("nothing needed moving, in 2"));
+        assert!(sentence(&nothing, Work::Copy) == "nothing needed moving, in 2.00 s");
         let share = |name: &str, n| TransportShare { name: name.into(), bytes: ByteCount(n) };
         let outcome = Outcome {
             summary: Summary {
@@ -86,12 +121,21 @@ mod tests {
             verdict: Some("bounded by the disk".into()),
             ..Outcome::default()
         };
-        let said = sentence(&outcome, false);
-        assert!(said.starts_with("2 files, 1.0 GiB in 2"), "{said}");
+        let said = sentence(&outcome, Work::Copy);
+        assert!(said.starts_with("2 files, 1.0 GiB in 2.00 s"), "{said}");
         let end = "(4.29 Gbit/s) over native and tcp; resumed: 1.0 MiB; moved again: 1 chunk; \
                    bounded by the disk";
         assert!(said.ends_with(end), "{said}");
         let differs = Outcome { differing: 2, ..nothing };
-        assert!(sentence(&differs, true).starts_with("2 entries differ or missing"));
+        assert_eq!(sentence(&differs, Work::Verify), "differing or missing: 2, in 2.00 s");
+        let dry = sentence(&outcome, Work::DryRun);
+        assert!(dry.starts_with("2 files to move; nothing was changed"), "{dry}");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let shown = [850_000, 21_246_912, 2_156_412_973, 59_940_000_000, 725_000_000_000]
+            .map(|ns| time(Duration::from_nanos(ns)));
+        assert_eq!(shown, ["850 us", "21 ms", "2.16 s", "59.9 s", "12:05"]);
     }
 }

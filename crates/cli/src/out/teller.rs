@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::done::Cause;
 use super::progress::Progress;
+use super::summary::Work;
 use super::{clean, json_line, line, shown};
 use crate::args::OutputArgs;
 use crate::exit::{complain, say};
@@ -38,15 +39,15 @@ struct NoticeEvent<'a> {
 }
 
 impl Teller {
-    /// As `output` asks. The lines of files are what is wanted of a `dry` run and of `verify`.
-    pub(crate) fn new(output: &OutputArgs, dry: bool, verify: bool) -> Self {
-        let data = dry || verify;
+    /// As `output` asks, for `work`.
+    pub(crate) fn new(output: &OutputArgs, work: Work) -> Self {
+        let data = work != Work::Copy;
         Self {
             quiet: output.quiet,
             json: output.json,
             files: output.verbose > 0 || data,
             files_are_data: data,
-            dry: dry && !verify,
+            dry: work == Work::DryRun,
             progress: Progress::new(output.progress, output.quiet),
         }
     }
@@ -59,6 +60,13 @@ impl Teller {
     /// Whether a person is there who likes a summary.
     pub(crate) const fn wants_summary(&self) -> bool {
         !self.quiet && (self.progress.is_bar() || self.files)
+    }
+
+    /// Says why.
+    pub(crate) fn explain(&self, lines: Vec<String>) {
+        for line in lines {
+            self.notice(&Notice::new(NoticeLevel::Explain, line));
+        }
     }
 
     /// Nothing more comes.
@@ -108,6 +116,8 @@ impl Reporter for Teller {
     }
 
     fn notice(&self, notice: &Notice) {
+        // It may say that all begins again.
+        self.progress.restart();
         if self.json {
             let level = match notice.level {
                 NoticeLevel::Explain => "explain",

@@ -48,6 +48,10 @@ impl JournalFile {
         let mut journal =
             Self { root: Arc::clone(root), rel: rel.clone(), file, len, reserved: len };
         journal.reserve();
+        if held.is_empty() {
+            // Perhaps just made: a journal that a crash makes nameless is no journal.
+            journal.sync_dir()?;
+        }
         Ok((journal, held))
     }
 
@@ -155,7 +159,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Makes the journal's name durable; to be called once after it was made.
+    /// Makes the journal's name durable; done when it is made.
     ///
     /// # Errors
     /// What the file system says.

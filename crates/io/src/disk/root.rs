@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use packtrain_object::RelPath;
@@ -55,13 +56,35 @@ impl Root {
             Err(Errno::ACCESS) => open(flags | OFlags::PATH)?,
             opened => opened?,
         };
+        Self::of(fd, path.to_path_buf())
+    }
+
+    /// Opens a directory beneath this one as a root of its own. Links and `..` in `path` are
+    /// followed as long as they do not lead out; an empty path and leading slashes mean this root.
+    ///
+    /// # Errors
+    /// What the file system says; `EXDEV` for a path that leads out.
+    pub fn open_beneath(&self, path: &[u8]) -> io::Result<Self> {
+        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+        let beneath = if start == path.len() { b"." } else { &path[start..] };
+        let open = |flags| beneath::open(self.fd(), beneath, flags | OFlags::DIRECTORY);
+        let fd = match open(OFlags::RDONLY) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
+                open(OFlags::PATH)?
+            }
+            opened => opened?,
+        };
+        Self::of(fd, self.path.join(std::ffi::OsStr::from_bytes(&path[start..])))
+    }
+
+    fn of(fd: OwnedFd, path: PathBuf) -> io::Result<Self> {
         let name_max = rustix::fs::fstatvfs(&fd).map_or(NAME_MAX, |vfs| vfs.f_namemax as usize);
         Ok(Self {
             file_systems: FileSystems::of(&fd)?,
             fd,
             // Some say more than they take; less than this none has.
             name_max: name_max.clamp(NAME_MIN, NAME_MAX),
-            path: path.to_path_buf(),
+            path,
             parents: Parents::default(),
         })
     }

@@ -10,8 +10,10 @@ mod listed;
 mod source;
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use packtrain_object::{Entry, EntryKind, RelPath};
@@ -95,10 +97,27 @@ impl Walker {
     /// Prepares a walk over `sources` in their order. What cannot be opened fails when its turn
     /// comes.
     pub fn new(sources: &[PathBuf], options: WalkOptions) -> Self {
+        let named = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
+        let open = |dir: &[u8]| Root::open(Path::new(OsStr::from_bytes(dir)));
+        Self::over(named.collect(), open, options)
+    }
+
+    /// Prepares a walk over sources beneath `root`, out of which neither `..` nor a link leads, a
+    /// source that is itself a link with a trailing slash included: for paths that a peer names.
+    /// A leading slash means the root.
+    pub fn beneath(root: &Root, sources: Vec<Vec<u8>>, options: WalkOptions) -> Self {
+        Self::over(sources, |dir| root.open_beneath(dir), options)
+    }
+
+    fn over(
+        named: Vec<Vec<u8>>,
+        open: impl Fn(&[u8]) -> io::Result<Root>,
+        options: WalkOptions,
+    ) -> Self {
         let WalkOptions { recursive, filters, files_from } = options;
         let as_contents = files_from.is_some();
         Self {
-            sources: Sources::open(sources, as_contents),
+            sources: Sources::open(named, open, as_contents),
             recursive,
             filters,
             listed: files_from.map(Listed::new),

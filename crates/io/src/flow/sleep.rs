@@ -11,9 +11,12 @@ use super::lane::Lane;
 use super::wake::Sleeper;
 use crate::clock;
 
+/// Time slices of a network thread: the least that the kernel grants. What waits for it is a
+/// receive buffer that overflows within milliseconds, or a batch that is due.
+#[cfg(target_os = "linux")]
+const SLICE: Duration = Duration::from_micros(100);
 /// How much of a wait is spun away where a core is spare: about what a wake-up takes.
 const SPIN: Duration = Duration::from_micros(20);
-
 /// A sleep that data ends within this time hardly was one.
 const BRIEF: Duration = Duration::from_micros(60);
 /// So many of them in a row mean a stream of batches.
@@ -41,7 +44,10 @@ impl Bed {
         THREADS.fetch_add(1, Ordering::Relaxed);
         // The kernel may otherwise delay a wake-up by 50 us to join it with others.
         #[cfg(target_os = "linux")]
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        {
+            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+            super::sys::ask_for_slices_of(SLICE);
+        }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self { cores, brief: 0, readable: Vec::new() }
     }

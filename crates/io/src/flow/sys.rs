@@ -1,10 +1,10 @@
-//! The system call that no safe library offers as we need it.
+//! The system calls that no safe library offers as we need them.
 
 use packtrain_units::Duration;
 
 /// `struct sched_attr` of sched_setattr(2), as its first version had it.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SchedAttr {
     size: u32,
     policy: u32,
@@ -16,20 +16,44 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Keep the policy and the priority: only the slice is to change (linux/sched.h).
-const KEEP: u64 = 0x08 | 0x10;
+const SIZE: u32 = size_of::<SchedAttr>() as u32;
 
-/// Asks for time slices of this length for the calling thread: shorter ones come sooner after a
-/// wake-up (EEVDF, Linux 6.12), at the same share of the processor and without any privilege.
-/// Systems that do not know it ignore it or refuse, and nothing is lost.
+/// Asks for time slices of this length for the calling thread: a thread with shorter slices
+/// runs sooner after a wake-up (EEVDF, Linux 6.12), at the same share of the processor and
+/// without any privilege. A system that does not know it refuses or ignores it; nothing is lost.
 pub(super) fn ask_for_slices_of(slice: Duration) {
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        flags: KEEP,
-        runtime: slice.as_nanos(),
-        ..SchedAttr::default()
-    };
+    let Some(mut attr) = scheduling() else { return };
+    if !matches!(attr.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH) {
+        return;
+    }
+    attr.runtime = slice.as_nanos();
     // SAFETY: the structure is live, has the layout that the kernel expects, and its size field
     // is true; thread 0 is the calling one; the kernel only reads.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+/// How the calling thread is scheduled.
+fn scheduling() -> Option<SchedAttr> {
+    let mut attr = SchedAttr::default();
+    // SAFETY: the structure is live and the kernel writes at most the stated size into it;
+    // thread 0 is the calling one.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, SIZE, 0) };
+    // Newer kernels say how much they would have written.
+    attr.size = SIZE;
+    (got == 0).then_some(attr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asking_changes_nothing_else() {
+        let Some(before) = scheduling() else { return };
+        ask_for_slices_of(Duration::from_micros(200));
+        let after = scheduling().unwrap();
+        assert_eq!((before.policy, before.nice), (after.policy, after.nice));
+        // Kernels before 6.12 report no slice.
+        assert!(after.runtime == before.runtime || after.runtime == 200_000, "{after:?}");
+    }
 }

@@ -12,6 +12,8 @@ use super::watch::Watch;
 use crate::control::{Control, ControlSender, Incoming, PayloadSink};
 use crate::reader::Slice;
 use crate::session::{Observer, Stop};
+use crate::transports::Moved;
+use crate::transports::offer::Word;
 
 /// Payload that goes through here is passed on.
 struct Forward(ControlSender);
@@ -23,7 +25,8 @@ impl PayloadSink for Forward {
 }
 
 /// Passes everything on until both are done.
-pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: Stop) -> Outcome {
+pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: Stop) -> (Outcome, Moved) {
+    let mut moved = Moved::default();
     let _ = source.payload.set(Arc::new(Forward(sink.tx.clone())));
     let mut summary = Summary::default();
     let mut failure = None;
@@ -56,6 +59,15 @@ pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: S
                         totals.files = progress.files;
                         watch.sink(&totals);
                     }
+                    Message::Channel(bytes) => match Word::decode(bytes) {
+                        Some(Word::Moved(told)) => moved = told,
+                        Some(Word::Reports(reports)) => {
+                            for (path, report) in &reports {
+                                watch.file(path, report);
+                            }
+                        }
+                        Some(Word::Offer(_)) | None => {}
+                    },
                     Message::Finished(told) => summary = *told,
                     Message::Cancel(why) | Message::Refused(why) => {
                         failure.get_or_insert(why.clone());
@@ -84,5 +96,7 @@ pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: S
     if !done && failure.is_none() {
         failure = Some(Failure::new(FailureKind::Temporary, "an end went away"));
     }
-    Outcome { summary, failure: if done { failure.filter(|_| summary == Summary::default()) } else { failure }, failed }
+    // Both have said goodbye after the sink's last count: whatever came before is in there.
+    let failure = if done && summary != Summary::default() { None } else { failure };
+    (Outcome { summary, failure, failed }, moved)
 }

@@ -10,7 +10,7 @@ use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::api::{
-    CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter, TransportChoice,
+    CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter,
 };
 use crate::session::Observer;
 use crate::sink::Destination;
@@ -63,11 +63,6 @@ impl<'a> Watch<'a> {
 
     pub(super) fn say(&self, notice: Notice) {
         self.reporter.notice(&notice);
-    }
-
-    /// The transport's name where only the other end knows which one it was.
-    pub(super) fn transport(&self, choice: TransportChoice) -> &'static str {
-        choice.name()
     }
 
     fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {

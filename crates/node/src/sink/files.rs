@@ -125,6 +125,10 @@ fn failure(target: &Target, what: &str, error: &std::io::Error) -> Failure {
 /// Removes what the plan does not keep below the directories that the source has, deepest first.
 fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failure>)> {
     let mut gone = Vec::new();
+    let filters = match crate::source::filters(target.options()) {
+        Ok(filters) => filters,
+        Err(failure) => return vec![(Vec::new(), Err(failure))],
+    };
     // With the root itself in the manifest all of the destination is the source's; otherwise
     // only the directories that bear a source's name are.
     let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
@@ -139,6 +143,10 @@ fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failur
                 continue;
             }
             let path = if dir.is_empty() { item.name } else { [&dir[..], b"/", &item.name].concat() };
+            // What the rules leave out at the source they protect at the target, like rsync's.
+            if filters.excludes_within(&path, item.kind == disk::Kind::Directory) {
+                continue;
+            }
             let kept = plan.keep.binary_search(&path).is_ok();
             match (kept, item.kind) {
                 (true, disk::Kind::Directory) => todo.push(path),

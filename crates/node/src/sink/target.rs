@@ -55,6 +55,10 @@ impl Target {
         Self { root, prefix, rename, tag, options, open, renamed, fresh }
     }
 
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Where below the root this entry goes.
     pub(crate) fn place(&self, entry: &Entry) -> Result<RelPath, Failure> {
         if let Some(name) = &self.rename {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use crossbeam_channel::Sender;
 use packtrain_io::clock;
 use packtrain_io::disk::walk::WalkFailure;
-use packtrain_io::disk::{self, Filters, Trouble, WalkOptions, Walker};
+use packtrain_io::disk::{self, Filters, Root, Trouble, WalkOptions, Walker};
 use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
@@ -76,53 +76,25 @@ pub(super) fn start(
     spawn("walk", move || {
         let result = match spec {
             SourceSpec::Stdin(name) => stream(name, &table, &news),
-            SourceSpec::Paths(paths) => {
+            SourceSpec::Paths(paths) => prepare(&options).and_then(|prepared| {
                 let paths: Vec<PathBuf> = paths
                     .iter()
                     .map(|p| PathBuf::from(OsStr::from_bytes(&crate::sink::expand_home(p))))
                     .collect();
-                walk(&paths, &options, &table, &credit, &news)
-            }
-            SourceSpec::Confined(root, paths) => confine(&root, &paths)
-                .and_then(|paths| walk(&paths, &options, &table, &credit, &news)),
+                walk(Walker::new(&paths, prepared), paths.len(), &table, &credit, &news)
+            }),
+            SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
+                let root = Root::open(&root).map_err(|e| {
+                    Failure::new(FailureKind::Fatal, format!("{}: {e}", root.display()))
+                })?;
+                let count = paths.len();
+                walk(Walker::beneath(&root, paths, prepared), count, &table, &credit, &news)
+            }),
         };
         if let Err(failure) = result {
             let _ = news.send(News::Refuse(failure));
         }
     });
-}
-
-/// A client's paths below a server's root: none may lead out of it, by `..` or by a link.
-fn confine(root: &PathBuf, paths: &[Vec<u8>]) -> Result<Vec<PathBuf>, Failure> {
-    let denied = |path: &[u8], why: &str| {
-        Failure::new(FailureKind::NotAuthorised, format!("{}: {why}", show(path)))
-    };
-    let held = std::fs::canonicalize(root)
-        .map_err(|e| Failure::new(FailureKind::Fatal, format!("{}: {e}", root.display())))?;
-    paths
-        .iter()
-        .map(|path| {
-            let parts: Vec<&[u8]> =
-                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();
-            if parts.iter().any(|c| *c == b"..") || path.contains(&0) {
-                return Err(denied(path, "leads out of the served directory"));
-            }
-            let mut at = held.clone();
-            for part in &parts {
-                at.push(OsStr::from_bytes(part));
-            }
-            // Links on the way are resolved here, the walk itself follows none.
-            if let (Some(parent), true) = (at.parent(), !parts.is_empty())
-                && std::fs::canonicalize(parent).is_ok_and(|p| !p.starts_with(&held))
-            {
-                return Err(denied(path, "leads out of the served directory"));
-            }
-            if path.is_empty() || path.ends_with(b"/") {
-                at.push("");
-            }
-            Ok(at)
-        })
-        .collect()
 }
 
 fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failure> {
@@ -139,22 +111,30 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     Ok(())
 }
 
-fn walk(
-    paths: &[PathBuf],
-    options: &Options,
-    table: &Table,
-    credit: &Credit,
-    news: &Sender<News>,
-) -> Result<(), Failure> {
+fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
+    let filters = filters(options)?;
+    let (recursive, files_from) = (options.recursive, options.files_from.clone());
+    Ok(WalkOptions { recursive, filters, files_from })
+}
+
+/// The filter rules of a transfer.
+pub(crate) fn filters(options: &Options) -> Result<Filters, Failure> {
     let mut filters = Filters::new();
     for rule in &options.filters {
         filters
             .rule(rule.as_bytes())
             .map_err(|e| Failure::new(FailureKind::Usage, format!("filter `{rule}`: {e}")))?;
     }
-    let recursive = options.recursive;
-    let files_from = options.files_from.clone();
-    let mut walker = Walker::new(paths, WalkOptions { recursive, filters, files_from });
+    Ok(filters)
+}
+
+fn walk(
+    mut walker: Walker,
+    sources: usize,
+    table: &Table,
+    credit: &Credit,
+    news: &Sender<News>,
+) -> Result<(), Failure> {
     table.set_roots(walker.roots().to_vec());
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let mut any = false;
@@ -166,7 +146,7 @@ fn walk(
                 batch.push(item.entry);
             }
             // A missing or unfit source ends the transfer before anything was moved.
-            Err(failure) if failure.is_source && paths.len() == 1 && !any => {
+            Err(failure) if failure.is_source && sources == 1 && !any => {
                 return Err(explain(&failure));
             }
             Err(failure) => failed.push((failure.path.clone(), explain(&failure))),
@@ -178,7 +158,7 @@ fn walk(
             let _ = news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
         }
     }
-    let all_missing = !any && failed.len() >= paths.len() && !failed.is_empty();
+    let all_missing = !any && failed.len() >= sources && !failed.is_empty();
     if all_missing && failed.iter().all(|(_, f)| f.kind == FailureKind::SourceMissing) {
         return Err(failed.swap_remove(0).1);
     }
@@ -199,6 +179,10 @@ fn explain(failure: &WalkFailure) -> Failure {
         Trouble::NotFound => (FailureKind::Vanished, format!("{path}: vanished while it was listed")),
         Trouble::IsDirectory => {
             (FailureKind::Usage, format!("{path}: is a directory; use -r to copy directories"))
+        }
+        Trouble::Escapes => {
+            let text = format!("{path}: leads out of the served directory");
+            (FailureKind::NotAuthorised, text)
         }
         Trouble::Denied => {
             (FailureKind::Unreadable, format!("{path}: may not be read by this user"))

@@ -2,12 +2,41 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use packtrain_transfer::FileReport;
 use serde::{Deserialize, Serialize};
 
 /// Addresses tried per lane, as the transport's own limit has it.
 const MOST_ADDRESSES: usize = 8;
 /// Ports an offer may name.
 const MOST_PORTS: usize = 16;
+
+/// One word of one node to the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// How transports may be set up.
+    Offer(Offer),
+    /// Source, before its last word: what each transport did.
+    Moved(super::Moved),
+    /// Sink: files are done.
+    Reports(Vec<(Vec<u8>, FileReport)>),
+}
+
+impl Word {
+    /// Reads a peer's word; none if it is unintelligible.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut word = postcard::from_bytes(bytes).ok()?;
+        if let Self::Offer(offer) = &mut word {
+            offer.addresses.truncate(MOST_ADDRESSES);
+            offer.udp.truncate(MOST_PORTS);
+        }
+        Some(word)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Serialising plain values into memory cannot fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+}
 
 /// What one end offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,15 +81,14 @@ pub(crate) struct Hints {
 impl Offer {
     /// Reads a peer's offer; none if it is no offer.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut offer: Self = postcard::from_bytes(bytes).ok()?;
-        offer.addresses.truncate(MOST_ADDRESSES);
-        offer.udp.truncate(MOST_PORTS);
-        Some(offer)
+        match Word::decode(bytes)? {
+            Word::Offer(offer) => Some(offer),
+            _ => None,
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(self).unwrap_or_default()
+        Word::Offer(self.clone()).encode()
     }
 
     /// Addresses to try for `port` of the peer that made this offer, best guesses first.

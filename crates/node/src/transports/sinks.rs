@@ -6,9 +6,9 @@ use packtrain_proto::CloseReason;
 use packtrain_transfer::message::Message;
 use packtrain_units::Duration;
 
-use super::offer::Offer;
+use super::offer::{Offer, Word};
 use super::tcp::TcpEnd;
-use super::{Plan, udp};
+use super::{Moved, Plan, udp};
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
 
@@ -30,12 +30,14 @@ pub(crate) struct SinkTransports {
     /// The peer's offer, if it came before there was a place for data.
     early: Option<Offer>,
     assembly: Option<Assembly>,
+    /// What the source says each transport did.
+    moved: Moved,
 }
 
 impl SinkTransports {
     /// Binds, listens and makes the peer an offer.
     pub(crate) fn new(plan: Plan, control: ControlSender) -> Self {
-        Self { plan, control, udp: Udp::Off, tcp: None, early: None, assembly: None }
+        Self { plan, control, udp: Udp::Off, tcp: None, early: None, assembly: None, moved: Moved::default() }
     }
 
     /// From now on data has a place.
@@ -73,7 +75,14 @@ impl SinkTransports {
 
     /// The peer's offer.
     pub(crate) fn on_channel(&mut self, bytes: &[u8]) {
-        let Some(offer) = Offer::decode(bytes) else { return };
+        let offer = match Word::decode(bytes) {
+            Some(Word::Offer(offer)) => offer,
+            Some(Word::Moved(moved)) => {
+                self.moved = moved;
+                return;
+            }
+            Some(Word::Reports(_)) | None => return,
+        };
         if self.assembly.is_some() {
             self.connect(&offer);
         } else {
@@ -104,12 +113,13 @@ impl SinkTransports {
         };
     }
 
-    /// Ends them all.
-    pub(crate) fn close(&mut self) {
+    /// Ends them all; what the source says they did.
+    pub(crate) fn close(&mut self) -> Moved {
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Off) {
             flow.close(CloseReason::Done);
             flow.join();
         }
         self.tcp = None;
+        std::mem::take(&mut self.moved)
     }
 }

@@ -128,18 +128,14 @@ impl SourceTransports {
     }
 
     /// The peer's offer.
-    pub(crate) fn on_channel(&mut self, bytes: &[u8]) {
-        let (Some(offer), Some(tell), Some(reader)) =
-            (Offer::decode(bytes), self.tell.clone(), self.reader.clone())
-        else {
-            return;
-        };
+    pub(crate) fn on_offer(&mut self, offer: &Offer) {
+        let (Some(tell), Some(reader)) = (self.tell.clone(), self.reader.clone()) else { return };
         self.udp = match std::mem::replace(&mut self.udp, Udp::Over) {
             Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 let payload = ReaderPayload::new(reader.clone());
                 let tell = Arc::clone(&tell);
                 let events = move |e| tell(TransportNews::Internal(Internal::Udp(e)));
-                match udp::start_sender(&self.plan, sockets, &flow, &offer, payload, events) {
+                match udp::start_sender(&self.plan, sockets, &flow, offer, payload, events) {
                     Ok(handle) => {
                         let waker = handle.waker();
                         reader.on_ready(move || waker.wake());
@@ -152,7 +148,7 @@ impl SourceTransports {
             other => other,
         };
         if let Some(tcp) = &self.tcp {
-            tcp.connect(&self.plan, &offer, self.plan.streams, Duration::ZERO);
+            tcp.connect(&self.plan, offer, self.plan.streams, Duration::ZERO);
         }
     }
 
@@ -316,32 +312,30 @@ impl SourceTransports {
         }
     }
 
-    /// The transport that moves most now, its rate, and what bounds it.
-    pub(crate) fn current(&self) -> &'static str {
-        match (self.udp_up, self.streams.is_empty(), &self.pipe) {
-            (true, _, _) => "native",
-            (false, false, _) => "tcp",
-            (false, true, Some(_)) => "pipe",
-            (false, true, None) => "none",
-        }
-    }
-
     /// Ends them all; what they moved.
     pub(crate) fn close(&mut self) -> Moved {
+        let moved = self.moved();
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Over) {
             flow.close(CloseReason::Done);
-            self.last = Some(flow.stats());
         }
-        let tcp: ByteCount = self.streams.values().map(Mover::moved).sum();
-        let tcp = tcp + self.finished;
         for stream in self.streams.values() {
             stream.close();
         }
         self.tcp = None;
-        let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
         if let Some(pipe) = &self.pipe {
             pipe.close();
         }
+        moved
+    }
+
+    /// What they have moved so far.
+    pub(crate) fn moved(&mut self) -> Moved {
+        if let Udp::Running(flow) = &self.udp {
+            self.last = Some(flow.stats());
+        }
+        let tcp: ByteCount = self.streams.values().map(Mover::moved).sum();
+        let tcp = tcp + self.finished;
+        let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
         let mut moved = Moved::default();
         let mut udp = ByteCount::ZERO;
         if let Some(last) = &self.last {
@@ -352,8 +346,11 @@ impl SourceTransports {
             moved.verdict = self.verdict(flow.pacing_rate);
             causes(flow, &mut moved);
         }
-        moved.shares = vec![("native", udp), ("tcp", tcp), ("pipe", piped)];
-        moved.shares.retain(|(_, bytes)| *bytes > ByteCount::ZERO);
+        moved.shares = [("native", udp), ("tcp", tcp), ("pipe", piped)]
+            .into_iter()
+            .filter(|(_, bytes)| *bytes > ByteCount::ZERO)
+            .map(|(name, bytes)| (name.to_owned(), bytes))
+            .collect();
         moved.shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         moved
     }

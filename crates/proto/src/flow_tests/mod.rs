@@ -279,6 +279,7 @@ impl Pair {
     /// Steps until `done` or until `limit` after now; true if done.
     fn run(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + limit;
+        let mut still = 0;
         while !done(self) {
             self.send(true);
             self.send(false);
@@ -289,6 +290,8 @@ impl Pair {
                 self.now = end;
                 return done(self);
             };
+            still = if next > self.now { 0 } else { still + 1 };
+            assert!(still < 10_000, "no progress: {timers:?} {:?}", self.sender);
             self.now = self.now.max(next);
             self.sink.drain(self.now);
             self.deliver();

@@ -81,11 +81,7 @@ impl Item {
 
     /// What the journal knows it by.
     pub(super) fn key(&self) -> FileKey {
-        FileKey {
-            path: self.entry.path.clone(),
-            size: self.size(),
-            mtime: self.entry.mtime,
-        }
+        FileKey { path: self.entry.path.clone(), size: self.size(), mtime: self.entry.mtime }
     }
 }
 

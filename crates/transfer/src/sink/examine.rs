@@ -55,12 +55,7 @@ pub(super) fn decide(
     without_changing(options, found, decision)
 }
 
-fn decide_file(
-    options: &Options,
-    entry: &Entry,
-    stream: bool,
-    found: Option<&Found>,
-) -> Decision {
+fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Found>) -> Decision {
     let size = entry.size();
     let moved = if size == Some(0) { Decision::Make } else { Decision::Move };
     let found = match found {

@@ -64,12 +64,7 @@ impl Directories {
     }
 
     /// A file with the right content is to get its metadata.
-    pub(super) fn settle(
-        &mut self,
-        id: EntryId,
-        entry: Entry,
-        out: &mut VecDeque<SinkAction>,
-    ) {
+    pub(super) fn settle(&mut self, id: EntryId, entry: Entry, out: &mut VecDeque<SinkAction>) {
         self.settle.push((id, entry));
         if self.settle.len() >= SETTLE_BATCH {
             out.push_back(SinkAction::Settle(std::mem::take(&mut self.settle)));

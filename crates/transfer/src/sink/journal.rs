@@ -172,11 +172,14 @@ impl Journal {
     }
 
     fn append(&mut self, record: &Record, out: &mut VecDeque<SinkAction>) {
-        let mut bytes = Vec::new();
         if !self.begun {
+            // A crash may leave anything of what was not synced, and a journal that does not
+            // begin like one is refused: so its beginning is synced before anything follows.
             self.begun = true;
-            encode(&self.begin(), &mut bytes);
+            self.state.apply(&self.begin());
+            out.push_back(SinkAction::RewriteJournal(self.state.rewrite()));
         }
+        let mut bytes = Vec::new();
         encode(record, &mut bytes);
         if !matches!(record, Record::Chunk { .. } | Record::Bad { .. } | Record::Durable) {
             self.state.apply(record);

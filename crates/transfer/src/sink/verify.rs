@@ -69,8 +69,7 @@ impl Chunks {
                 }
                 Err(at) => {
                     let piece = piece.clone();
-                    let new =
-                        PieceWork { piece, digest: None, hash: None, tries: 0, open: true };
+                    let new = PieceWork { piece, digest: None, hash: None, tries: 0, open: true };
                     work.pieces.insert(at, new);
                     work.open += 1;
                 }

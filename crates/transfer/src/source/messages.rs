@@ -71,11 +71,7 @@ impl Source {
 
     fn need(&mut self, range: &Range<Offset>, again: bool) -> Result<(), Failure> {
         // The sink may ask for more of a stream before it knows where it ended.
-        let end = if self.held.had_stream() {
-            range.end.min(self.layout.end())
-        } else {
-            range.end
-        };
+        let end = if self.held.had_stream() { range.end.min(self.layout.end()) } else { range.end };
         if range.start >= end {
             return Ok(());
         }

@@ -338,11 +338,8 @@ impl Source {
     }
 
     fn finish(&mut self, failure: Option<Failure>) {
-        let mut outcome = Outcome {
-            summary: Default::default(),
-            failure,
-            failed: self.failures.take(),
-        };
+        let mut outcome =
+            Outcome { summary: Default::default(), failure, failed: self.failures.take() };
         outcome.summary.bytes_moved = self.progress.verified;
         outcome.summary.chunks_again = self.progress.again;
         outcome.summary.failed = self.failures.count();

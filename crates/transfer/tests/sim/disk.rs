@@ -187,7 +187,8 @@ impl Disk {
         self.stable = places;
         let fresh = self.journal.len() - self.journal_stable;
         self.journal.truncate(self.journal_stable + rng.below(fresh as u64 + 1) as usize);
-        for _ in 0..rng.below(20) {
+        let garbage = if self.journal.is_empty() { 0 } else { rng.below(20) };
+        for _ in 0..garbage {
             self.journal.push(rng.next_u64() as u8);
         }
         self.journal_stable = self.journal.len();

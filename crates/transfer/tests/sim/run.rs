@@ -164,11 +164,8 @@ impl<'a> Run<'a> {
     /// The connection is lost; the sink goes on alone until it is over or `steps` are done.
     pub fn lose_source(&mut self, steps: u64) {
         self.to_sink.clear();
-        self.source_outcome = Some(Outcome {
-            summary: Default::default(),
-            failure: None,
-            failed: Vec::new(),
-        });
+        self.source_outcome =
+            Some(Outcome { summary: Default::default(), failure: None, failed: Vec::new() });
         self.sink.cancel(self.now, Failure::new(FailureKind::Temporary, "connection lost"));
         self.transports.clear();
         self.to_read.clear();
@@ -676,7 +673,9 @@ impl<'a> Run<'a> {
     fn unexpect(&mut self, range: &Range<Offset>) {
         for chunk in ChunkIndex::covering(range) {
             if let Some(plan) = self.expected.get_mut(&chunk) {
-                plan.retain(|e| e.piece.range.start >= range.end || e.piece.range.end <= range.start);
+                plan.retain(|e| {
+                    e.piece.range.start >= range.end || e.piece.range.end <= range.start
+                });
             }
             self.check_chunk(chunk);
         }

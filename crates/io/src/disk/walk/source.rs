@@ -1,10 +1,7 @@
 //! The sources as the user names them, and what each of them stands for.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::root::Root;
@@ -42,16 +39,19 @@ pub(super) enum Earlier {
 }
 
 impl Sources {
-    pub(super) fn open(paths: &[PathBuf], as_contents: bool) -> Self {
+    pub(super) fn open(
+        all_named: Vec<Vec<u8>>,
+        open: impl Fn(&[u8]) -> io::Result<Root>,
+        as_contents: bool,
+    ) -> Self {
         let mut all = Self { roots: Vec::new(), sources: Vec::new(), by_name: HashMap::new() };
         // Sources beside each other share one open directory.
         let mut opened = HashMap::new();
-        for path in paths {
-            let named = path.as_os_str().as_bytes().to_vec();
+        for named in all_named {
             let (dir, name) = split_argument(&named, as_contents);
             let root = match opened.get(&dir) {
                 Some(at) => Ok(*at),
-                None => Root::open(Path::new(OsStr::from_bytes(&dir))).map(|root| {
+                None => open(&dir).map(|root| {
                     all.roots.push(Arc::new(root));
                     opened.insert(dir, all.roots.len() - 1);
                     all.roots.len() - 1

@@ -1,0 +1,69 @@
+//! `--explain`: what was settled before the transfer and what it turned out to be. Why a
+//! transport was chosen on the way is told by those who chose it.
+
+use packtrain_node::api::{CpRequest, Location, Outcome, Resume, TransportChoice};
+use packtrain_units::DataRate;
+
+use crate::out::summary::time;
+
+/// What holds before the first byte moves.
+pub(crate) fn before(request: &CpRequest, asked: Option<DataRate>) -> Vec<String> {
+    let mut lines = vec![ends(request), transport(request)];
+    lines.extend(request.options.rate_bps.map(|bps| {
+        let rate = DataRate::from_bps(bps);
+        match asked {
+            Some(asked) if asked > rate => {
+                format!("rate: at most {rate}, this site's ceiling, where {asked} was asked for")
+            }
+            None => format!("rate: at most {rate}, this site's ceiling"),
+            Some(_) => format!("rate: at most {rate}, as asked for"),
+        }
+    }));
+    if !request.options.verify {
+        lines.push(match request.options.resume {
+            Resume::On => "resume: what an earlier run left is read again before it counts".into(),
+            Resume::Trust => "resume: what an earlier run left counts without being read".into(),
+            Resume::Off => "resume: off, an interrupted run leaves nothing to go on from".into(),
+        });
+    }
+    lines
+}
+
+/// What it turned out to be.
+pub(crate) fn after(outcome: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    let shares = outcome.shares.iter().filter(|share| share.bytes.get() > 0);
+    lines.extend(shares.map(|share| format!("{} moved {}", share.name, share.bytes)));
+    lines.extend(outcome.rtt.map(|rtt| format!("the shortest round trip was {}", time(rtt))));
+    let causes = outcome.loss_cause.iter().filter(|(_, bytes)| bytes.get() > 0);
+    lines.extend(causes.map(|(cause, bytes)| format!("sent again because of {cause}: {bytes}")));
+    lines
+}
+
+fn ends(request: &CpRequest) -> String {
+    let reach = |place: &Location| match place {
+        Location::Ssh { host, .. } => format!("{host} by `{}`", request.ssh.command.join(" ")),
+        Location::Server { host, port, .. } => format!("the server {host}, port {port}"),
+        Location::Local(_) | Location::Stdio => "this machine".to_owned(),
+    };
+    let from = request.sources.first().map(reach).unwrap_or_default();
+    let to = reach(&request.dest);
+    let far = request.dest.is_remote() && request.sources.iter().any(Location::is_remote);
+    let steer = if far { "; the two talk to each other, this machine only steers" } else { "" };
+    format!("from {from} to {to}{steer}")
+}
+
+fn transport(request: &CpRequest) -> String {
+    let far = request.dest.is_remote() || request.sources.iter().any(Location::is_remote);
+    match request.transport {
+        _ if !far => "transport: none is needed, both ends are here".to_owned(),
+        TransportChoice::Auto => {
+            "transport: auto; the best that works moves the bytes, the others stand by".to_owned()
+        }
+        other => format!("transport: {}, as asked for, and no other", other.name()),
+    }
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

@@ -1,0 +1,37 @@
+use packtrain_node::api::TransportShare;
+use packtrain_units::{ByteCount, Duration};
+
+use super::*;
+use crate::cmd::request::tests::good;
+
+#[test]
+fn it_tells_who_and_how_and_how_fast() {
+    let told = |line: &str, asked| before(&good(line), asked).join("\n");
+    let here = told("a b", None);
+    assert!(here.contains("from this machine to this machine"), "{here}");
+    assert!(here.contains("both ends are here") && here.contains("read again"), "{here}");
+    let far = told("--no-resume --rate 1gbit --transport tcp me@a:x pt://b/y", None);
+    assert!(far.contains("from a by `ssh` to the server b, port 7876; the two talk"), "{far}");
+    assert!(far.contains("tcp, as asked for") && far.contains("this site's ceiling"), "{far}");
+    assert!(far.contains("resume: off"), "{far}");
+    let more = told("--rate 1gbit a h:b", Some(DataRate::from_mbps(2000)));
+    assert!(more.contains("where 2.00 Gbit/s was asked for"), "{more}");
+}
+
+#[test]
+fn it_tells_what_moved_and_what_was_lost() {
+    let share = |name: &str, n| TransportShare { name: name.into(), bytes: ByteCount(n) };
+    let outcome = Outcome {
+        shares: vec![share("native", 2048), share("pipe", 0)],
+        loss_cause: [("host".to_owned(), ByteCount(1024))].into(),
+        rtt: Some(Duration::from_millis(12)),
+        ..Outcome::default()
+    };
+    let told = after(&outcome);
+    let want = [
+        "native moved 2.0 KiB",
+        "the shortest round trip was 12 ms",
+        "sent again because of host: 1.0 KiB",
+    ];
+    assert_eq!(told, want);
+}
