@@ -1,6 +1,7 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
 pub(crate) mod done;
+pub(crate) mod log;
 pub(crate) mod perf;
 pub(crate) mod progress;
 pub(crate) mod quote;

@@ -67,7 +67,6 @@ struct State {
     /// Blocks in the order in which they got a buffer, for spilling.
     filling: VecDeque<(ChunkIndex, usize)>,
     spare: Vec<Vec<u8>>,
-    drained: u64,
     /// Data was refused since room last came free.
     refused: bool,
     closed: bool,
@@ -183,11 +182,6 @@ impl Assembly {
         }
         drop(state);
         self.0.room.notify_all();
-    }
-
-    /// Bytes written since the start: what the disk took.
-    pub(crate) fn drained(&self) -> ByteCount {
-        ByteCount(self.state().drained)
     }
 
     /// Calls `waker` when room came free after data was refused.

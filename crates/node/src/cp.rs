@@ -28,9 +28,14 @@ use watch::Watch;
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
 pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
-    let mut tries = 0;
+    let (mut tries, mut begun) = (0, false);
     loop {
-        let result = once(&request, reporter);
+        let mut result = once(&request, reporter);
+        match &mut result {
+            Ok(outcome) => begun |= outcome.resumable,
+            // An earlier try left something to go on from.
+            Err(error) => error.resumable |= begun,
+        }
         let failure = match &result {
             Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),
             Err(error) => Some((error.kind, error.text.clone())),
@@ -218,7 +223,8 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
             control: near,
             options,
             spec,
-            observer: watch,
+            // The sink is here too and tells of files and progress.
+            observer: &watch::Notices(watch),
             transports: SourceTransports::new(plan),
             stop: Stop::new(request.stop.clone()),
         };
@@ -237,9 +243,29 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     Ok((outcome, moved))
 }
 
-fn open(request: &CpRequest, role: Role, paths: Vec<Vec<u8>>, ask: &Ask) -> Open {
-    let options = Options { ..request.options.clone() };
-    Open { role, paths, options, channel: ask.encode() }
+/// A request must fit one frame.
+const LONGEST_LIST: usize = 900 << 10;
+
+fn open(
+    request: &CpRequest,
+    role: Role,
+    paths: Vec<Vec<u8>>,
+    ask: &Ask,
+) -> Result<Open, NodeError> {
+    let mut options: Options = request.options.clone();
+    if role == Role::Sink {
+        // Only the walk needs the list.
+        options.files_from = None;
+    }
+    let list: usize = options.files_from.iter().flatten().map(|name| name.len() + 5).sum();
+    let rules: usize = options.filters.iter().map(|rule| rule.len() + 5).sum();
+    if list + rules + paths.iter().map(Vec::len).sum::<usize>() > LONGEST_LIST {
+        return Err(usage(
+            "the list of names is too long to be sent to the source (900 KiB): split it, or run \
+             the command at the source",
+        ));
+    }
+    Ok(Open { role, paths, options, channel: ask.encode() })
 }
 
 fn hints(request: &CpRequest, far: &Far) -> Hints {
@@ -255,7 +281,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let far = Far::connect(request, &request.dest, watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
-    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask);
+    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask)?;
     handshake::call(far.control(), open, &stop)?;
     let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
     let (control, rest) = far.split();
@@ -282,7 +308,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let far = Far::connect(request, &request.sources[0], watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
-    let open = open(request, Role::Source, paths(&request.sources), &ask);
+    let open = open(request, Role::Source, paths(&request.sources), &ask)?;
     handshake::call(far.control(), open, &stop)?;
     let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
     let (control, rest) = far.split();
@@ -304,10 +330,10 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeErro
     let to = Far::connect(request, &request.dest, watch)?;
     let stop = Stop::new(request.stop.clone());
     let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask(request) };
-    let sink_open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &to_ask);
+    let sink_open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &to_ask)?;
     handshake::call(to.control(), sink_open, &stop)?;
     let from_ask = Ask { peer: to.addresses(), ticket: from.token(), ..ask(request) };
-    let source_open = open(request, Role::Source, paths(&request.sources), &from_ask);
+    let source_open = open(request, Role::Source, paths(&request.sources), &from_ask)?;
     handshake::call(from.control(), source_open, &stop)?;
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();

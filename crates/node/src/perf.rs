@@ -193,7 +193,7 @@ fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Res
         if have > 0 && first.is_none() {
             first = Some(now);
         }
-        let mut say = |last: bool| {
+        let say = |last: bool| {
             let used = since(begin_cpu);
             let (user_ns, system_ns) = (used.user.as_nanos(), used.system.as_nanos());
             Word::Have { bytes: have, user_ns, system_ns, last }.send(control);
@@ -387,14 +387,14 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         base: Allowed { perf_only: true, ports: request.ports, ..Allowed::default() },
     };
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
-    let done = Arc::new(move |peer: String, result| {
-        let _ = tell.send((peer, result));
+    let done = Arc::new(move |served| {
+        let _ = tell.send(served);
     });
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, result) in told {
+            for (peer, elapsed, result) in told {
                 let failure = result.err();
-                reporter.finished(&peer, &PerfOutcome { failure, ..PerfOutcome::default() });
+                reporter.finished(&peer, &PerfOutcome { elapsed, failure, ..PerfOutcome::default() });
             }
         });
         run_server(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::entropy;
+use packtrain_io::{clock, entropy};
 use packtrain_io::tcp::tls::{peer_key, server_config};
 use packtrain_io::tcp::{listen, tune};
 use packtrain_transfer::{Failure, FailureKind};
@@ -107,7 +107,7 @@ impl Door {
 }
 
 /// A client's address and key, and what came of it.
-pub(crate) type Served = (String, Result<packtrain_transfer::Outcome, Failure>);
+pub(crate) type Served = (String, Duration, Result<packtrain_transfer::Outcome, Failure>);
 
 /// Where a server listens and what it tells.
 pub(crate) struct Listening<'a> {
@@ -117,7 +117,7 @@ pub(crate) struct Listening<'a> {
     /// End after this many clients.
     pub(crate) clients: Option<u64>,
     pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
-    pub(crate) done: Arc<dyn Fn(String, Result<packtrain_transfer::Outcome, Failure>) + Send + Sync>,
+    pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
 }
 
 /// Listens and serves until asked to stop.
@@ -179,9 +179,11 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                 };
                 let work = move || {
                     let admit = |ask: &Ask| door.admit(&key, ask);
+                    let begun = clock::now();
                     let result = end::serve(control, hints, admit, &Unwatched, Stop::new(stop));
                     served.fetch_add(1, Ordering::AcqRel);
-                    done(format!("{peer} {}", key.fingerprint()), result);
+                    let took = clock::now().since(begun);
+                    done((format!("{peer} {}", key.fingerprint()), took, result));
                     drop(permit);
                 };
                 let _ = tokio::task::spawn_blocking(work).await;
@@ -253,13 +255,13 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
         },
     };
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
-    let done = Arc::new(move |peer: String, result| {
-        let _ = tell.send((peer, result));
+    let done = Arc::new(move |served| {
+        let _ = tell.send(served);
     });
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, result) in told {
-                report(reporter, &peer, result);
+            for (peer, took, result) in told {
+                report(reporter, &peer, took, result);
             }
         });
         run_server(
@@ -279,6 +281,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
 fn report(
     reporter: &dyn ServeReporter,
     peer: &str,
+    elapsed: Duration,
     result: Result<packtrain_transfer::Outcome, Failure>,
 ) {
     match result {
@@ -286,6 +289,7 @@ fn report(
             peer,
             &Outcome {
                 summary: outcome.summary,
+                elapsed,
                 failure: outcome.failure,
                 failed: outcome.failed,
                 ..Outcome::default()

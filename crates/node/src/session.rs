@@ -12,6 +12,8 @@ pub(crate) trait Observer: Send + Sync {
     fn source(&self, totals: &SourceTotals);
     /// How far the sink is, a few times a second.
     fn sink(&self, totals: &SinkTotals);
+    /// Which transport moves the data now.
+    fn transport(&self, name: &str);
     /// Something to say.
     fn notice(&self, notice: &Notice);
 }
@@ -23,6 +25,7 @@ impl Observer for Unwatched {
     fn file(&self, _: &[u8], _: &FileReport) {}
     fn source(&self, _: &SourceTotals) {}
     fn sink(&self, _: &SinkTotals) {}
+    fn transport(&self, _: &str) {}
     fn notice(&self, _: &Notice) {}
 }
 

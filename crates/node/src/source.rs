@@ -334,6 +334,9 @@ impl Runner<'_> {
         let now = clock::now();
         if now.since(self.told) >= Duration::from_millis(100) {
             self.told = now;
+            if let Some(name) = self.setup.transports.current() {
+                self.setup.observer.transport(name);
+            }
             self.setup.observer.source(&self.source.totals());
         }
     }

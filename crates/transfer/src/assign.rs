@@ -13,7 +13,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::action::{SourceAction, TransportId};
 use crate::fallback::Health;
-use crate::limits::{GRANT_ROOM, HEALTH_EVERY, MAX_GRANT, MIN_STEAL};
+use crate::limits::{GRANT_ROOM, HEALTH_EVERY, MAX_GRANT, MIN_STEAL, WINDOW_START};
 
 /// How long a victim must still need for a steal to be worth it.
 const STEAL_SPAN: Duration = Duration::from_millis(500);
@@ -179,10 +179,13 @@ impl Assigner {
         }
         let Some(active) = self.active_rank(now) else { return };
         while !self.pool.is_empty() {
+            // A trial that fails must not be what the end waits for.
+            let plenty = self.pool.len_bytes() > WINDOW_START;
             let next = self
                 .lanes
                 .iter_mut()
                 .filter(|(_, lane)| lane.is_active(now, active) && lane.room() > 0)
+                .filter(|(_, lane)| !lane.is_on_trial(now, active) || plenty)
                 .min_by_key(|(_, lane)| lane.time_left());
             let Some((&id, lane)) = next else { return };
             let grant = ByteCount(lane.room().min(MAX_GRANT));
@@ -194,13 +197,14 @@ impl Assigner {
         self.steal(now, active, out);
     }
 
-    /// The rank (with the state of health above it) of the transports that get ranges now.
+    /// The standing of the transports that get ranges now. One on trial after a stall does not
+    /// keep others from theirs.
     fn active_rank(&self, now: Time) -> Option<(Time, u32)> {
-        self.lanes
-            .values()
-            .filter(|lane| !lane.health.is_paused(now))
-            .map(|lane| lane.standing(now))
-            .min()
+        let ready = |lane: &&Lane| !lane.health.is_paused(now);
+        let ready = self.lanes.values().filter(ready);
+        let proven = ready.clone().filter(|lane| !lane.health.is_on_trial());
+        let best = |lanes: &mut dyn Iterator<Item = &Lane>| lanes.map(|l| l.standing(now)).min();
+        best(&mut proven.into_iter()).or_else(|| best(&mut ready.into_iter()))
     }
 
     fn best_other(&self, now: Time, id: TransportId) -> DataRate {
@@ -214,7 +218,9 @@ impl Assigner {
 
     /// Asks the slowest transport for half of what it has left, for one that has nothing.
     fn steal(&mut self, now: Time, active: (Time, u32), out: &mut VecDeque<SourceAction>) {
-        let idle = |lane: &&Lane| lane.is_active(now, active) && lane.assigned.is_empty();
+        let idle = |lane: &&Lane| {
+            lane.standing(now) == active && lane.assigned.is_empty() && !lane.health.is_paused(now)
+        };
         let Some(thief) = self.lanes.values().find(idle) else { return };
         let (rank, rate) = (thief.rank, thief.health.rate());
         let victim = self
@@ -229,7 +235,8 @@ impl Assigner {
             return;
         };
         let mut tail = lane.assigned.clone();
-        let mut left = lane.load() / 2;
+        let on_trial = lane.health.is_on_trial();
+        let mut left = if on_trial { lane.load() } else { lane.load() / 2 };
         while let Some(part) = tail.pop_back(ByteCount(left)) {
             left -= part.end.since(part.start).get();
             lane.revoke(id, part, out);
@@ -247,7 +254,14 @@ impl Lane {
     }
 
     fn is_active(&self, now: Time, active: (Time, u32)) -> bool {
-        self.standing(now) == active && !self.health.is_paused(now)
+        let standing = self.standing(now);
+        !self.health.is_paused(now)
+            && (standing == active || (standing < active && self.health.is_on_trial()))
+    }
+
+    /// Whether it gets ranges only to see whether it works again.
+    fn is_on_trial(&self, now: Time, active: (Time, u32)) -> bool {
+        self.standing(now) < active
     }
 
     /// Bytes it has and keeps.

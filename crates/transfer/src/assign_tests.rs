@@ -95,7 +95,7 @@ fn the_best_rank_gets_its_window_and_no_other_gets_any() {
 
 #[test]
 fn a_stalled_transport_loses_its_ranges_and_is_tried_again() {
-    let mut world = World::with(range(0, 1000));
+    let mut world = World::with(range(0, 4000));
     world.up(1, 0);
     world.up(2, 10);
     assert_eq!((world.load(1), world.load(2)), (64 * MIB, 0));
@@ -105,12 +105,22 @@ fn a_stalled_transport_loses_its_ranges_and_is_tried_again() {
     }
     assert_eq!(world.load(1), 0);
     assert!(world.load(2) > 60 * MIB, "{}", world.load(2));
+    let mut probe = 0;
     for _ in 0..48 {
         world.pass(Duration::from_millis(250));
         world.place(2, 2 * MIB);
+        assert!(world.load(2) > 60 * MIB, "the trial costs the other nothing");
+        probe = world.load(1).max(probe);
     }
-    let probe = world.load(1);
     assert!(probe > 0 && probe <= 4 * MIB, "{probe}");
+    // It works again and gets all.
+    for _ in 0..200 {
+        world.pass(Duration::from_millis(250));
+        world.place(1, 4 * MIB);
+        world.place(2, 2 * MIB);
+    }
+    assert_eq!(world.load(2), 0);
+    assert!(world.load(1) > 60 * MIB);
 }
 
 #[test]

@@ -132,6 +132,11 @@ impl Health {
         self.busy = None;
     }
 
+    /// Whether it stalled and has not shown since that it works again.
+    pub(crate) fn is_on_trial(&self) -> bool {
+        self.stalls > 0
+    }
+
     /// Until when it is aside for stalling.
     pub(crate) fn stalled_until(&self) -> Time {
         self.stalled_until

@@ -60,7 +60,7 @@ pub(crate) const MAX_GRANT: u64 = 32 << 20;
 /// A transport with less assigned than this much of its window is given more.
 pub(crate) const GRANT_ROOM: u64 = 1 << 20;
 /// A victim must have this much left for a range to be stolen from it.
-pub(crate) const MIN_STEAL: u64 = 2 << 20;
+pub(crate) const MIN_STEAL: u64 = 512 << 10;
 /// A transport that placed nothing for so long loses its ranges to another one.
 pub const STALL_AFTER: Duration = Duration::from_secs(3);
 /// How long a stalled transport is not used, first; doubles with each stall in a row.

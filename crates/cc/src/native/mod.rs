@@ -15,7 +15,7 @@ mod launch;
 mod signals;
 mod verdict;
 
-use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use crate::native::compete::Compete;
@@ -198,12 +198,5 @@ impl CongestionController for Native {
     }
 }
 
-/// Where this state machine would be at `now`, for tests that print curves.
 #[cfg(test)]
-fn rate_of(native: &Native, _now: Time) -> u64 {
-    (native.rate * 8.0) as u64
-}
-
-#[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -30,8 +30,8 @@ pub(crate) struct TransportArgs {
     /// Send no faster than this, such as 500mbit or 60MB/s.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,
-    /// Give way to other traffic.
-    #[arg(long)]
+    /// Give way to other traffic (not in this version).
+    #[arg(long, hide = true)]
     pub(crate) background: bool,
 }
 
@@ -54,8 +54,14 @@ pub(crate) struct RemoteArgs {
     /// Address of the other end for data, if not the one of the control connection.
     #[arg(long, value_name = "ADDR")]
     pub(crate) data_addr: Option<String>,
-    /// How long the other end waits for this one to come back.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
+    /// How long the other end waits for this one to come back (not in this version).
+    #[arg(
+        long,
+        hide = true,
+        value_name = "TIME",
+        default_value = "10m",
+        value_parser = values::duration
+    )]
     pub(crate) linger: Duration,
     /// One-time ticket of a server; @FILE reads it from a file.
     #[arg(long, value_name = "T|@FILE")]
@@ -133,7 +139,7 @@ pub(crate) struct OutputArgs {
     /// Say why things are chosen as they are.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Write the transfer's events here.
+    /// Append the transfer's events here, as JSON lines.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_file: Option<PathBuf>,
 }

@@ -14,7 +14,7 @@ use super::values;
     override_usage = "packtrain serve --listen ADDR:PORT --root DIR [OPTIONS]\n       packtrain serve --stdio"
 )]
 pub(crate) struct ServeArgs {
-    /// Where to listen, such as 0.0.0.0:7876 or [::]:7876.
+    /// Where to listen, such as 0.0.0.0:7876; with brackets around an IPv6 address.
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "stdio")]
     pub(crate) listen: Option<String>,
     /// The directory that clients see as /.

@@ -60,7 +60,10 @@ struct Run<'a> {
 impl Run<'_> {
     fn go(&self, mut request: CpRequest) -> Code {
         let work = Work::of(&request.options);
-        let teller = Teller::new(self.output, work);
+        let teller = match Teller::new(self.output, work) {
+            Ok(teller) => teller,
+            Err(exit) => return failed(exit, self.output.json),
+        };
         request.options.report_files = teller.wants_files();
         let stop = request.stop.clone();
         signals::watch(&stop, self.output.quiet);
@@ -78,8 +81,10 @@ impl Run<'_> {
         let command = (outcome.resumable && replayable && code != Code::DONE)
             .then(|| quote::command(self.line));
         self.tell(&outcome, work, &teller, command.as_deref());
+        let last = done::Cp::new(&outcome, code, command.as_deref());
+        teller.record(&last);
         if self.output.json {
-            done::print(&done::Cp::new(&outcome, code, command.as_deref()));
+            done::print(&last);
         }
         code
     }

@@ -8,7 +8,7 @@ use packtrain_node::api::{
 };
 use packtrain_node::config::Policy;
 use packtrain_node::tickets::Ticket;
-use packtrain_units::DataRate;
+use packtrain_units::{DataRate, Duration};
 
 use super::files_from;
 use crate::args::{
@@ -17,6 +17,8 @@ use crate::args::{
 use crate::args::{VerifyArgs, nearness};
 use crate::exit::Exit;
 
+/// The default of `--linger`.
+const LINGER: Duration = Duration::from_secs(600);
 /// A ticket file holds one line.
 const MAX_TICKET: u64 = 4096;
 
@@ -159,8 +161,18 @@ fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Options given by hand that would do nothing are mistakes.
+/// Options given by hand that would do nothing are mistakes; those of later versions are refused
+/// wherever they come from.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
+    if request.background {
+        return Err(Exit::usage("--background is not in this version: set a ceiling with --rate"));
+    }
+    if nearness(matches, "linger") > 1 || request.linger != LINGER {
+        return Err(Exit::usage(
+            "--linger is not in this version: the other end keeps its journal, and the same \
+             command goes on from there",
+        ));
+    }
     let given = |id: &str| nearness(matches, id) == 3;
     let transport = request.transport;
     if given("streams") && matches!(transport, TransportChoice::Native | TransportChoice::Pipe) {

@@ -1,6 +1,5 @@
 use clap::FromArgMatches as _;
 use packtrain_node::api::PortRange;
-use packtrain_units::Duration;
 
 use super::*;
 use crate::args::{Cli, Command, bare};
@@ -28,7 +27,7 @@ fn a_plain_copy_has_the_defaults_of_design() {
     assert_eq!(request.options, Options::default());
     assert_eq!(request.transport, TransportChoice::Auto);
     assert_eq!(request.ssh, SshSettings::default());
-    assert_eq!(request.linger, Duration::from_secs(600));
+    assert_eq!(request.linger, LINGER);
     assert_eq!((request.streams, request.ports, request.explain), (None, None, false));
 }
 
@@ -36,20 +35,20 @@ fn a_plain_copy_has_the_defaults_of_design() {
 fn every_flag_arrives() {
     let request = good(
         "-r --checksum --update --delete --force-delete --dry-run --inplace --transport tcp \
-         --streams 4 --bwlimit 500mbit --background -e ssh --remote-path /opt/packtrain \
-         --bootstrap never --ports 5000-5100 --data-addr 10.0.0.1 --linger 1m --accept-new-host \
+         --streams 4 --bwlimit 500mbit -e ssh --remote-path /opt/packtrain \
+         --bootstrap never --ports 5000-5100 --data-addr 10.0.0.1 --accept-new-host \
          --retries 2 --explain --log-file log --via none a b me@host:c",
     );
     let options = &request.options;
     assert!(options.recursive && options.checksum && options.update && options.delete);
-    assert!(options.force_delete && options.dry_run && options.inplace && request.background);
+    assert!(options.force_delete && options.dry_run && options.inplace);
     assert_eq!(options.rate_bps, Some(500_000_000));
     assert_eq!((request.transport, request.streams), (TransportChoice::Tcp, Some(4)));
     assert_eq!(request.ssh.remote_path, "/opt/packtrain");
     assert!(!request.ssh.bootstrap && request.accept_new_host && request.explain);
     assert_eq!(request.ports, Some(PortRange { first: 5000, last: 5100 }));
     assert_eq!(request.data_addr.as_deref(), Some("10.0.0.1"));
-    assert_eq!((request.linger, request.retries), (Duration::from_secs(60), 2));
+    assert_eq!((request.retries, request.log_file.is_some()), (2, true));
     assert_eq!((request.sources.len(), request.dest.is_remote()), (2, true));
 }
 
@@ -105,6 +104,8 @@ fn what_would_do_nothing_is_refused() {
         ("--retries -1 a b", "-1"),
         ("--rate 0 a b", "rate of zero"),
         ("--linger 10 a b", "`10s` or `10ms`"),
+        ("--linger 10m a b", "not in this version"),
+        ("--background a b", "not in this version"),
         ("--streams 0 a b", "1 to 64"),
         ("--from0 a b", "--files-from"),
         ("--force-delete a b", "--delete"),

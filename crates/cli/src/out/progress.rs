@@ -26,8 +26,9 @@ pub(crate) enum Progress {
     None,
 }
 
+/// A snapshot for programs.
 #[derive(Serialize)]
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     event: &'static str,
     bytes: u64,
     bytes_total: Option<u64>,
@@ -117,7 +118,8 @@ impl Progress {
 }
 
 impl<'a> Line<'a> {
-    fn new(snapshot: &'a ProgressSnapshot) -> Self {
+    /// The line for `snapshot`.
+    pub(crate) fn new(snapshot: &'a ProgressSnapshot) -> Self {
         Self {
             event: "progress",
             bytes: snapshot.bytes_done.get(),

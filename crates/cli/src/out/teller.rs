@@ -1,14 +1,17 @@
 //! Hears how a transfer goes and passes it on as the user asked.
 
+use std::path::PathBuf;
+
 use packtrain_node::api::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 use serde::Serialize;
 
 use super::done::Cause;
-use super::progress::Progress;
+use super::log::Log;
+use super::progress::{Line, Progress};
 use super::summary::Work;
 use super::{clean, json_line, line, shown};
 use crate::args::OutputArgs;
-use crate::exit::{complain, say};
+use crate::exit::{Exit, complain, say};
 
 /// A reporter for people, programs or both.
 pub(crate) struct Teller {
@@ -21,6 +24,7 @@ pub(crate) struct Teller {
     /// They tell what would be done.
     dry: bool,
     progress: Progress,
+    log: Option<Log>,
 }
 
 #[derive(Serialize)]
@@ -40,26 +44,38 @@ struct NoticeEvent<'a> {
 
 impl Teller {
     /// As `output` asks, for `work`.
-    pub(crate) fn new(output: &OutputArgs, work: Work) -> Self {
+    pub(crate) fn new(output: &OutputArgs, work: Work) -> Result<Self, Exit> {
         let data = work != Work::Copy;
-        Self {
+        let open = |path: &PathBuf| {
+            let failed = |error| format!("--log-file {}: {error}: choose another", path.display());
+            Log::open(path).map_err(|error| Exit::usage(failed(error)))
+        };
+        Ok(Self {
             quiet: output.quiet,
             json: output.json,
             files: output.verbose > 0 || data,
             files_are_data: data,
             dry: work == Work::DryRun,
             progress: Progress::new(output.progress, output.quiet),
-        }
+            log: output.log_file.as_ref().map(open).transpose()?,
+        })
     }
 
     /// Whether each file should be told.
     pub(crate) const fn wants_files(&self) -> bool {
-        self.files
+        self.files || self.log.is_some()
     }
 
     /// Whether a person is there who likes a summary.
     pub(crate) const fn wants_summary(&self) -> bool {
         !self.quiet && (self.progress.is_bar() || self.files)
+    }
+
+    /// Writes an event to the log, if there is one.
+    pub(crate) fn record(&self, event: &impl Serialize) {
+        if let Some(log) = &self.log {
+            log.event(event);
+        }
     }
 
     /// Says why.
@@ -78,6 +94,7 @@ impl Teller {
 impl Reporter for Teller {
     fn progress(&self, snapshot: &ProgressSnapshot) {
         self.progress.show(snapshot);
+        self.record(&Line::new(snapshot));
     }
 
     fn file(&self, path: &[u8], report: &FileReport) {
@@ -92,12 +109,15 @@ impl Reporter for Teller {
             FileReport::Deleted => ("deleted", None),
             FileReport::Failed(failure) => ("failed", Some(Cause::new(failure))),
         };
-        if !self.files {
-            return;
+        if self.json || self.log.is_some() {
+            let name = String::from_utf8_lossy(path).into_owned();
+            let event = FileEvent { event: "file", path: name, result, error };
+            self.record(&event);
+            if self.json && self.files {
+                json_line(&event);
+            }
         }
-        if self.json {
-            let path = String::from_utf8_lossy(path).into_owned();
-            json_line(&FileEvent { event: "file", path, result, error });
+        if !self.files || self.json {
             return;
         }
         // A verify that finds nothing has nothing to say.
@@ -118,13 +138,15 @@ impl Reporter for Teller {
     fn notice(&self, notice: &Notice) {
         // It may say that all begins again.
         self.progress.restart();
+        let level = match notice.level {
+            NoticeLevel::Explain => "explain",
+            NoticeLevel::Info => "info",
+            NoticeLevel::Warning => "warning",
+        };
+        let event = NoticeEvent { event: "notice", level, text: &notice.text };
+        self.record(&event);
         if self.json {
-            let level = match notice.level {
-                NoticeLevel::Explain => "explain",
-                NoticeLevel::Info => "info",
-                NoticeLevel::Warning => "warning",
-            };
-            json_line(&NoticeEvent { event: "notice", level, text: &notice.text });
+            json_line(&event);
         }
         // A program reads stdout; a person who set it up still sees warnings.
         let said = match notice.level {

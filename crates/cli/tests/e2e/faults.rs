@@ -18,14 +18,14 @@ fn slow_tree(rig: &Rig) {
 }
 
 #[test]
-#[ignore = "takes seconds; `cargo xtask test` runs it"]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
-    let rig = Rig::local();
+    let Some(rig) = Rig::ssh() else { return };
     slow_tree(&rig);
     let mut command = rig.cp();
-    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(800));
     fs::remove_file(rig.path("src/z-last")).expect("removed");
     let ended = running.wait();
     assert_eq!(ended.code, 24, "{}", ended.stderr);
@@ -33,14 +33,14 @@ fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
 }
 
 #[test]
-#[ignore = "takes seconds; `cargo xtask test` runs it"]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_that_changes_is_23_and_the_rest_is_done() {
-    let rig = Rig::local();
+    let Some(rig) = Rig::ssh() else { return };
     slow_tree(&rig);
     let mut command = rig.cp();
-    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(800));
     tree::file(&rig.path("src/z-last"), 7 * MIB, 2);
     let ended = running.wait();
     assert_eq!(ended.code, 23, "{}", ended.stderr);
@@ -51,14 +51,14 @@ fn a_file_that_changes_is_23_and_the_rest_is_done() {
 }
 
 #[test]
-#[ignore = "takes seconds; `cargo xtask test` runs it"]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_cut_short_while_it_is_read_is_23() {
-    let rig = Rig::local();
+    let Some(rig) = Rig::ssh() else { return };
     slow_tree(&rig);
     let mut command = rig.cp();
-    command.args(["--rate", "600mbit"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(800));
     let big = fs::OpenOptions::new().write(true).open(rig.path("src/a-big")).expect("the file");
     big.set_len(MIB).expect("cut");
     let ended = running.wait();

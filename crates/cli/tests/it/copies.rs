@@ -20,6 +20,21 @@ fn a_copy_ends_with_0_and_says_what_it_did() {
 }
 
 #[test]
+fn a_log_has_every_event_whatever_the_screen_shows() {
+    let home = Home::new();
+    home.file("a", b"some bytes");
+    let output = home.run(&["cp", "-q", "--log-file", "log", "a", "b"]);
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
+    let log = std::fs::read_to_string(home.path("log")).expect("it was made");
+    let last = log.lines().last().expect("there are events");
+    assert!(last.starts_with(r#"{"event":"done","ok":true,"#), "{log}");
+    assert!(log.contains(r#""event":"file""#), "{log}");
+    let output = home.run(&["cp", "--json", "--log-file", "no/such/place", "a", "c"]);
+    assert_eq!((code(&output), &done(&output)["error"]["kind"]), (2, &"usage".into()));
+    assert!(!exists(&home.path("c")));
+}
+
+#[test]
 fn nothing_to_do_is_0_and_9_only_if_asked() {
     let home = Home::new();
     home.file("a", b"some bytes");

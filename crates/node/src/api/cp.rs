@@ -45,7 +45,7 @@ pub struct CpRequest {
     pub retries: u32,
     /// Tell the reporter why things were chosen as they were.
     pub explain: bool,
-    /// Where the transfer's event log goes, if anywhere.
+    /// Where the events of the transfer are appended as JSON lines; the command does that.
     pub log_file: Option<PathBuf>,
     /// Asks for an orderly end.
     pub stop: StopHandle,

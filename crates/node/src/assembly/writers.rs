@@ -71,10 +71,8 @@ impl Assembly {
         let base = piece.file_offset + block as u64 * BLOCK.get();
         let size = block_size(&piece, block);
         let mut result = Ok(());
-        let mut written = 0;
         for &(from, to) in &parts {
             let at = base + u64::from(from);
-            written += u64::from(to - from);
             result = result.and_then(|()| match &buffer {
                 Some(buffer) => {
                     target.write(piece.entry, &entry, at, &buffer[from as usize..to as usize])
@@ -85,7 +83,7 @@ impl Assembly {
         let mut digest = buffer.as_deref().filter(|_| hash && result.is_ok()).map(|bytes| {
             block_digest(&piece, base, &bytes[..size as usize])
         });
-        let reread = self.release(chunk, &piece, block, buffer, written);
+        let reread = self.release(chunk, &piece, block, buffer);
         if let Err(failure) = result {
             self.drop_plan(chunk, &piece);
             self.event(WriteEvent::Failed(piece.entry, failure));
@@ -109,10 +107,8 @@ impl Assembly {
         piece: &Piece,
         block: usize,
         buffer: Option<Vec<u8>>,
-        written: u64,
     ) -> bool {
         let mut state = self.state();
-        state.drained += written;
         if let Some(buffer) = buffer {
             state.block_memory -= BLOCK.get();
             if state.spare.len() < 32 {
@@ -180,7 +176,6 @@ impl Assembly {
         }
         let mut state = self.state();
         state.small_memory -= buffer.len() as u64;
-        state.drained += buffer.len() as u64;
         self.room_came(state);
         if !written.is_empty() {
             self.event(WriteEvent::Written(chunk, written));

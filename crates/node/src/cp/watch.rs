@@ -23,7 +23,7 @@ pub(super) struct Watch<'a> {
     reporter: &'a dyn Reporter,
     rate: Mutex<Rate>,
     differing: AtomicU64,
-    transport: &'static str,
+    transport: Mutex<String>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,10 @@ impl Rate {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(reporter: &'a dyn Reporter, request: &CpRequest) -> Self {
-        let transport = request.transport.name();
+        let local = |l: &Location| matches!(l, Location::Local(_));
+        let here = local(&request.dest) && request.sources.iter().all(local);
+        let name = if here { "local" } else { request.transport.name() };
+        let transport = Mutex::new(name.to_owned());
         Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport }
     }
 
@@ -80,7 +83,7 @@ impl<'a> Watch<'a> {
             rate,
             eta,
             verdict: None,
-            transport: self.transport.to_owned(),
+            transport: self.transport.lock().expect("no holder panics").clone(),
         });
     }
 }
@@ -108,8 +111,25 @@ impl Observer for Watch<'_> {
         self.show(totals.verified, total, (totals.files, entries));
     }
 
+    fn transport(&self, name: &str) {
+        name.clone_into(&mut self.transport.lock().expect("no holder panics"));
+    }
+
     fn notice(&self, notice: &Notice) {
         self.reporter.notice(notice);
+    }
+}
+
+/// Passes notices on, and nothing else: the other end is watched.
+pub(super) struct Notices<'a>(pub(super) &'a Watch<'a>);
+
+impl Observer for Notices<'_> {
+    fn file(&self, _: &[u8], _: &FileReport) {}
+    fn source(&self, _: &SourceTotals) {}
+    fn sink(&self, _: &SinkTotals) {}
+    fn transport(&self, _: &str) {}
+    fn notice(&self, notice: &Notice) {
+        self.0.notice(notice);
     }
 }
 

@@ -92,13 +92,13 @@ pub(super) fn start_sync(target: Arc<Target>, answer: Sender<Answer>) -> Sender<
     spawn("sync", move || {
         for job in &queue {
             let done = match job {
-                SyncJob::Sync(token) => Answer::Synced(token, sync(&target)),
+                SyncJob::Sync(token) => Answer::Synced(token, sync_data(&target)),
                 SyncJob::Journal(token, file) => {
                     let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
                     let journal = journal.map_err(|e| failure(&target, "the journal", &e));
                     // Names changed since the last sync have to be durable too.
                     let renamed = target.renamed.swap(false, Ordering::AcqRel);
-                    let names = || if renamed { sync(&target) } else { Ok(()) };
+                    let names = || if renamed { sync_names(&target) } else { Ok(()) };
                     Answer::JournalSynced(token, journal.and_then(|()| names()))
                 }
                 SyncJob::Stop => return,
@@ -109,7 +109,11 @@ pub(super) fn start_sync(target: Arc<Target>, answer: Sender<Answer>) -> Sender<
     jobs
 }
 
-fn sync(target: &Target) -> Result<(), Failure> {
+fn sync_data(target: &Target) -> Result<(), Failure> {
+    target.sync().map_err(|e| failure(target, "cannot sync the target", &e))
+}
+
+fn sync_names(target: &Target) -> Result<(), Failure> {
     target.root.sync().map_err(|e| failure(target, "cannot sync the target", &e))
 }
 

@@ -110,9 +110,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
         return Ok((root, none, Some(name)));
     }
     if dry {
-        // Nothing is made: an empty directory stands in for the one that is missing.
-        let text = format!("{}: is not there, and a dry run makes nothing", show(&path));
-        return Err(Failure::new(FailureKind::TargetMissing, text));
+        return missing(&path);
     }
     // Its last component is made, like cp and rsync do; a missing parent is more likely a typo.
     match std::fs::create_dir(as_path) {
@@ -121,6 +119,18 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     }
     let root = Root::open(as_path).map_err(|e| failure(&path, &e))?;
     Ok((root, none, None))
+}
+
+/// A place that is not there and is not to be made: the nearest directory above it that is.
+fn missing(path: &[u8]) -> Result<Place, Failure> {
+    let full = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| failure(path, &e))?;
+    let there = full.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let root = Root::open(there).map_err(|e| failure(there.as_os_str().as_bytes(), &e))?;
+    let rest = full.strip_prefix(there).unwrap_or(Path::new(""));
+    let parts: Vec<&[u8]> = rest.components().map(|c| c.as_os_str().as_bytes()).collect();
+    let prefix = RelPath::new(parts.join(&b'/'))
+        .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+    Ok((root, prefix, None))
 }
 
 fn confined(below: &Path, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {

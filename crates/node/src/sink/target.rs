@@ -16,6 +16,8 @@ use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 use crate::assembly::PieceTarget;
 use crate::paths::show;
 
+/// Files synced one by one rather than with their whole file system.
+const FEW: usize = 8;
 /// Files kept open between writes.
 const OPEN_FILES: usize = 64;
 
@@ -30,10 +32,20 @@ pub(crate) struct Target {
     pub(crate) tag: String,
     options: Options,
     open: Mutex<OpenFiles>,
+    /// Big files written since the last sync, as long as they are few.
+    dirty: Mutex<Dirty>,
     /// Files got their names since the last sync.
     pub(crate) renamed: AtomicBool,
     /// Directories this transfer made: nothing was in them before.
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
+}
+
+/// What a sync has to cover.
+#[derive(Default)]
+struct Dirty {
+    files: HashMap<EntryId, Arc<File>>,
+    /// More than is worth syncing one by one: the whole file system then.
+    many: bool,
 }
 
 #[derive(Default)]
@@ -51,8 +63,8 @@ impl Target {
         options: Options,
     ) -> Self {
         let (open, fresh) = (Mutex::default(), Mutex::default());
-        let renamed = AtomicBool::new(false);
-        Self { root, prefix, rename, tag, options, open, renamed, fresh }
+        let (dirty, renamed) = (Mutex::default(), AtomicBool::new(false));
+        Self { root, prefix, rename, tag, options, open, dirty, renamed, fresh }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -231,6 +243,8 @@ impl Target {
             self.root.open_temp(&place, &self.tag, size.unwrap_or(0), keep)
         };
         let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
+        // Its name, if it is new, is only covered by syncing more than the file.
+        self.dirty.lock().expect("no holder panics").many = true;
         let file = Arc::new(file);
         // A stream's file is never closed: it could not be opened again without losing its length.
         if open.files.len() >= OPEN_FILES {
@@ -241,6 +255,27 @@ impl Target {
         }
         open.files.insert(id, (Arc::clone(&file), clock));
         Ok(file)
+    }
+
+    /// Everything written so far reaches stable storage. Few big files are synced by themselves:
+    /// syncing the file system would wait for everybody else's data too.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let dirty = std::mem::take(&mut *self.dirty.lock().expect("no holder panics"));
+        if dirty.many {
+            return self.root.sync();
+        }
+        dirty.files.values().try_for_each(|file| write::sync_data(file))
+    }
+
+    fn touched(&self, id: EntryId, file: &Arc<File>) {
+        let mut dirty = self.dirty.lock().expect("no holder panics");
+        if dirty.many || dirty.files.contains_key(&id) {
+            return;
+        }
+        dirty.files.insert(id, Arc::clone(file));
+        if dirty.files.len() > FEW {
+            *dirty = Dirty { files: HashMap::new(), many: true };
+        }
     }
 
     /// A stream's file gets the length that the stream turned out to have.
@@ -257,16 +292,22 @@ pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
 impl PieceTarget for SharedTarget {
     fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
+        self.0.touched(id, &file);
         file.write_all_at(bytes, at).map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
+        self.0.touched(id, &file);
         write::punch(&file, at, ByteCount(len)).map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
-        self.0.file(id, entry).is_ok_and(|file| file.read_exact_at(out, at).is_ok())
+        self.0.file(id, entry).is_ok_and(|file| {
+            // What an earlier run wrote and this one vouches for has to be synced by this one.
+            self.0.touched(id, &file);
+            file.read_exact_at(out, at).is_ok()
+        })
     }
 
     fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
@@ -277,6 +318,7 @@ impl PieceTarget for SharedTarget {
             return Ok(());
         }
         let place = target.place(entry)?;
+        target.dirty.lock().expect("no holder panics").many = true;
         target
             .root
             .write_small(&place, &target.tag, bytes)

@@ -312,6 +312,16 @@ impl SourceTransports {
         }
     }
 
+    /// The transport that moves data now.
+    pub(crate) fn current(&self) -> Option<&'static str> {
+        match (self.udp_up, self.streams.is_empty(), &self.pipe) {
+            (true, _, _) => Some("native"),
+            (false, false, _) => Some("tcp"),
+            (false, true, Some(_)) => Some("pipe"),
+            (false, true, None) => None,
+        }
+    }
+
     /// Ends them all; what they moved.
     pub(crate) fn close(&mut self) -> Moved {
         let moved = self.moved();

@@ -208,9 +208,8 @@ mod tests {
         let mut sealer = Sealer::new(&keys(Suite::Aes128Gcm), Role::Sender, 1).unwrap();
         let mut bytes = packet(b"packtrain");
         sealer.seal(0, 1, &mut bytes, 9).unwrap();
-        insta::assert_snapshot!(
-            bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(),
-            @""
-        );
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let golden = "02020202020202020218fc47a76f2993efcf9f037070584f50c3e06d7b0b482f82e3";
+        assert_eq!(hex, golden);
     }
 }

@@ -18,8 +18,30 @@ impl Credit {
         Self { room: ByteCount(1 << 20), drain: DataRate::ZERO }
     }
 
-    /// in_flight <= drain_rate x (rtt + 20 ms) + room.
+    /// in_flight <= drain_rate x (rtt + 20 ms) + room. The first part fades as the room falls
+    /// below 20 ms of draining, or a full pool would be overrun by those 20 ms each round trip.
     pub(crate) fn limit(&self, rtt: Duration) -> ByteCount {
-        self.drain.bytes_in(rtt + SLACK) + self.room
+        let ahead = self.drain.bytes_in(rtt + SLACK);
+        let slack = self.drain.bytes_in(SLACK);
+        if self.room >= slack {
+            return ahead + self.room;
+        }
+        let share = self.room.get() as f64 / slack.get() as f64;
+        ByteCount((ahead.get() as f64 * share) as u64) + self.room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_stops_the_sender_and_an_empty_one_does_not() {
+        let rtt = Duration::from_millis(100);
+        let drain = DataRate::from_mbps(800);
+        let limit = |room| Credit { room: ByteCount(room), drain }.limit(rtt).get();
+        assert_eq!(limit(0), 0);
+        assert_eq!(limit(2_000_000), 12_000_000 + 2_000_000);
+        assert_eq!(limit(1_000_000), 6_000_000 + 1_000_000);
     }
 }

@@ -111,7 +111,10 @@ impl Core {
     fn poll_receiver(&mut self, now: Time) {
         let pace = self.pace();
         let Some(receiver) = &mut self.receiver else { return };
-        let lane = usize::from(receiver.lane()).min(self.lanes.len() - 1);
+        // By the lane heard last, or by any that is open while that one is not yet.
+        let heard = usize::from(receiver.lane());
+        let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
+        let Some(lane) = choices.find(|lane| self.lanes[*lane].is_open()) else { return };
         let Some(to) = self.lanes[lane].path.remote() else { return };
         for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
             self.stats.reports += 1;

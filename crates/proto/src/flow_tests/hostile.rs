@@ -1,2 +1,125 @@
-//! Hostile input.
+//! Hostile input: a counted drop or a closed flow, never a panic, never a wrong byte.
+
+use proptest::prelude::*;
+
 use super::*;
+use crate::CloseReason;
+use crate::codec::frame::{Ack, Frame, Report};
+use crate::core::Control;
+
+fn pair() -> Pair {
+    let mut pair =
+        Setup::new("fixed:80mbit", DataRate::from_mbps(100), Duration::from_millis(10)).pair();
+    pair.captured = Some(Vec::new());
+    pair.assign(300_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    pair
+}
+
+/// A report that the receiver would seal, with acknowledgements of our choice.
+fn forge(pair: &mut Pair, ack: Ack) {
+    let report = Report { number: 1 << 20, at: pair.now, acks: vec![ack], ..Report::default() };
+    let frame = Frame::Report(report);
+    let to = addr(1000, 0);
+    let control = Control { lane: 0, to, frame, pad: None, tracked: false };
+    let mut slab = vec![0; BATCH_BYTES];
+    let transmit = pair.receiver.seal_control(&control, 5000, &mut slab).unwrap();
+    let (now, from) = (pair.now, addr(RECEIVER_PORT, 0));
+    pair.give(false, 0, from, &mut slab[..transmit.len], transmit.len, now);
+    pair.collect();
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_ends_the_flow() {
+    let mut pair = pair();
+    let end = pair.sender.core.lanes[0].ledger.next() + 10;
+    forge(&mut pair, Ack { lane: 0, start: 0, end, runs: vec![(0, end)] });
+    assert_eq!(pair.closed(true), Some(&CloseReason::OptimisticAck));
+}
+
+#[test]
+fn acknowledging_a_skipped_number_ends_the_flow() {
+    let mut pair = pair();
+    pair.sender.core.lanes[0].ledger.skip();
+    pair.sender.assign(Offset(300_000)..Offset(400_000));
+    pair.events.clear();
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    assert_eq!(pair.closed(true), None, "an honest receiver does not fall for it");
+    let end = pair.sender.core.lanes[0].ledger.next();
+    forge(&mut pair, Ack { lane: 0, start: 0, end, runs: vec![(0, end)] });
+    assert_eq!(pair.closed(true), Some(&CloseReason::OptimisticAck));
+}
+
+#[test]
+fn a_lane_that_does_not_exist_ends_the_flow() {
+    let mut pair = pair();
+    forge(&mut pair, Ack { lane: 9, start: 0, end: 1, runs: vec![(0, 1)] });
+    assert_eq!(pair.closed(true), Some(&CloseReason::OptimisticAck));
+}
+
+#[test]
+fn replays_are_refused() {
+    let mut pair = pair();
+    let before = pair.receiver.stats();
+    let (now, from) = (pair.now, addr(9999, 0));
+    for mut datagram in pair.captured.take().unwrap() {
+        let stride = datagram.len();
+        assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+    }
+    let after = pair.receiver.stats();
+    assert_eq!(after.received_packets, before.received_packets);
+    assert!(after.replayed_datagrams > 200);
+    pair.run(Duration::from_secs(1), |_| false);
+    assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::PathChanged { .. })));
+}
+
+#[test]
+fn another_flow_or_lane_is_not_ours() {
+    let mut pair = pair();
+    let mut datagram = pair.captured.as_ref().unwrap()[5].clone();
+    let (flow, lane) = crate::peek(&datagram).unwrap();
+    assert_eq!((flow, lane), (7, 0));
+    let (now, from, stride) = (pair.now, addr(1000, 0), datagram.len());
+    assert_eq!(pair.give(true, 1, from, &mut datagram.clone(), stride, now), 0);
+    assert_eq!(pair.give(true, 200, from, &mut datagram.clone(), stride, now), 0);
+    datagram[2] ^= 1;
+    assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_dropped(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..4000),
+        stride in 0usize..2000,
+        ours in any::<bool>(),
+    ) {
+        let mut pair = pair();
+        if ours && bytes.len() > 9 {
+            bytes[0] &= 0x0f;
+            bytes[1..5].copy_from_slice(&7u32.to_be_bytes());
+        }
+        let (now, from) = (pair.now, addr(1000, 0));
+        for to_receiver in [true, false] {
+            prop_assert_eq!(pair.give(to_receiver, 0, from, &mut bytes.clone(), stride, now), 0);
+        }
+        prop_assert!(pair.sink.is_whole(300_000));
+    }
+
+    #[test]
+    fn a_bent_packet_is_dropped(which in any::<proptest::sample::Index>(), bit in any::<proptest::sample::Index>()) {
+        let mut pair = Setup::new("fixed:80mbit", DataRate::from_mbps(100), Duration::from_millis(10)).pair();
+        pair.captured = Some(Vec::new());
+        pair.forward.down = false;
+        pair.assign(50_000);
+        assert!(pair.run(Duration::from_secs(5), Pair::idle));
+        let captured = pair.captured.take().unwrap();
+        let mut datagram = captured[which.index(captured.len())].clone();
+        let at = bit.index(datagram.len() * 8);
+        datagram[at / 8] ^= 1 << (at % 8);
+        let stride = datagram.len();
+        let (now, from) = (pair.now, addr(1000, 0));
+        prop_assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+    }
+}

@@ -204,6 +204,8 @@ struct Pair {
     captured: Option<Vec<Vec<u8>>>,
     slab: Vec<u8>,
     digest: u64,
+    /// A lane whose packets vanish.
+    dead_lane: Option<u8>,
 }
 
 const RECEIVER_PORT: u16 = 2000;
@@ -267,6 +269,7 @@ impl Setup {
             captured: None,
             slab: vec![0; BATCH_BYTES],
             digest: 0,
+            dead_lane: None,
         }
     }
 }
@@ -344,7 +347,7 @@ impl Pair {
         }
         // A packet to an address the NAT no longer knows goes nowhere.
         let known = if by_sender { RECEIVER_PORT } else { self.sender_port };
-        if to != addr(known, lane) {
+        if to != addr(known, lane) || self.dead_lane == Some(lane) {
             return;
         }
         let link = if by_sender { &mut self.forward } else { &mut self.back };

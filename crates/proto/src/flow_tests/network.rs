@@ -1,2 +1,124 @@
-//! Paths that change: outages, new addresses, smaller packets.
+//! Paths that change: outages, new addresses, smaller packets, dead lanes.
+
 use super::*;
+use crate::CloseReason;
+
+fn setup() -> Setup {
+    Setup::new("fixed:50mbit", DataRate::from_mbps(100), Duration::from_millis(30))
+}
+
+fn raised(pair: &Pair, what: &Event) -> bool {
+    pair.events.iter().any(|(_, _, e)| e == what)
+}
+
+#[test]
+fn an_outage_of_twenty_seconds_is_survived() {
+    for controller in ["fixed:50mbit", "native"] {
+        let mut pair = Setup { controller, ..setup() }.pair();
+        let len = 60_000_000;
+        pair.assign(len);
+        pair.run(Duration::from_secs(2), |_| false);
+        (pair.forward.down, pair.back.down) = (true, true);
+        let before = pair.sender.stats().sent_packets;
+        pair.run(Duration::from_secs(20), |_| false);
+        let during = pair.sender.stats().sent_packets - before;
+        assert!(during < 6000, "it kept sending into the void: {during} packets");
+        (pair.forward.down, pair.back.down) = (false, false);
+        assert!(raised(&pair, &Event::Stalled));
+        assert!(pair.run(Duration::from_secs(30), Pair::idle), "{:?}", pair.sender.stats());
+        assert!(raised(&pair, &Event::Recovered));
+        assert!(pair.sink.is_whole(len));
+    }
+}
+
+#[test]
+fn silence_for_half_a_minute_ends_the_flow_at_both_ends() {
+    let mut pair = setup().pair();
+    pair.assign(60_000_000);
+    pair.run(Duration::from_secs(1), |_| false);
+    (pair.forward.down, pair.back.down) = (true, true);
+    pair.run(Duration::from_secs(40), |_| false);
+    assert!(matches!(pair.closed(true), Some(CloseReason::Silent(_))));
+    assert!(matches!(pair.closed(false), Some(CloseReason::Silent(_))));
+}
+
+#[test]
+fn nobody_there_is_said_so() {
+    let mut pair = setup().pair();
+    pair.forward.down = true;
+    pair.run(Duration::from_secs(40), |_| false);
+    assert_eq!(pair.closed(true), Some(&CloseReason::Unreachable));
+}
+
+#[test]
+fn an_idle_flow_stays_up() {
+    let mut pair = setup().pair();
+    pair.assign(1_000_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    pair.run(Duration::from_secs(120), |_| false);
+    assert_eq!((pair.closed(true), pair.closed(false)), (None, None));
+    pair.events.clear();
+    pair.sender.assign(Offset(1_000_000)..Offset(2_000_000));
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    assert!(pair.sink.is_whole(2_000_000));
+}
+
+#[test]
+fn a_nat_that_forgets_costs_a_challenge_only() {
+    let mut pair = setup().pair();
+    let len = 12_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(1), |_| false);
+    pair.sender_port = 5000;
+    assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+    let moved = Event::PathChanged { lane: 0, to: addr(5000, 0) };
+    assert!(raised(&pair, &moved), "{:?}", pair.events.last());
+}
+
+#[test]
+fn jumbo_datagrams_are_found_and_a_black_hole_is_left() {
+    let mut pair = Setup { max_mtu: 8972, ..setup() }.pair();
+    let len = 30_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(1), |_| false);
+    assert_eq!(pair.sender.stats().mtu, ByteCount(8972));
+    pair.forward.mtu = 1400;
+    assert!(pair.run(Duration::from_secs(30), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+    assert!(pair.sender.stats().mtu <= ByteCount(1400));
+}
+
+#[test]
+fn a_tunnel_smaller_than_ethernet_is_found_out() {
+    let mut pair = setup().pair();
+    pair.forward.mtu = 1380;
+    let len = 10_000_000;
+    pair.assign(len);
+    assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
+    let mtu = pair.sender.stats().mtu.get();
+    assert!((1200..=1380).contains(&mtu), "{mtu}");
+}
+
+#[test]
+fn a_lane_that_dies_hands_its_data_to_the_others() {
+    let mut pair = Setup { lanes: 3, ..setup() }.pair();
+    let len = 20_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(1), |_| false);
+    pair.dead_lane = Some(1);
+    assert!(pair.run(Duration::from_secs(15), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+    assert_eq!(pair.closed(true), None);
+}
+
+#[test]
+fn the_breaker_stops_a_rate_far_above_the_path() {
+    let mut pair = Setup { controller: "fixed:2gbit", ..setup() }.pair();
+    pair.assign(4_000_000_000);
+    pair.run(Duration::from_secs(20), |_| false);
+    let braked = pair.events.iter().any(|(_, _, e)| matches!(e, Event::Braked { .. }));
+    assert!(braked, "{:?}", pair.sender.stats());
+    let rate = pair.sender.stats().pacing_rate.unwrap();
+    assert!(rate < DataRate::from_mbps(500), "{rate}");
+}

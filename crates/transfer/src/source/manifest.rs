@@ -104,6 +104,12 @@ impl Segments {
         range.end <= layout.end()
     }
 
+    /// The first segment that waits for its answer, and how many entries it has.
+    #[cfg(test)]
+    pub(super) fn first_unanswered(&self) -> Option<(EntryId, u32)> {
+        self.unanswered.first_key_value().map(|(id, count)| (*id, *count))
+    }
+
     fn flush(&mut self, out: &mut VecDeque<SourceAction>) {
         self.flush_at = None;
         let count = fitting(&self.pending);

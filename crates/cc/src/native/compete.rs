@@ -1,0 +1,107 @@
+//! Beside flows that fill the queue a delay-based window starves: then CUBIC (RFC 9438), cut
+//! only by congestive losses and never below the cruising window.
+
+use crate::native::LATENESS;
+use crate::native::signals::Round;
+use crate::native::verdict::Cause;
+
+/// Rounds of a rising queue and a falling window that show a competitor.
+const PRESSED: u32 = 5;
+/// CUBIC's constants (RFC 9438 section 4.1), the window in units of 1448 bytes.
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+const UNIT: f64 = 1448.0;
+/// An empty queue in this many of the last eight rounds ends the competition.
+const EMPTY: u32 = 2;
+
+/// The competition, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Compete {
+    pressed: u32,
+    before: (f64, f64),
+    cubic: Option<Cubic>,
+    /// The last eight rounds: a one for each with an empty queue.
+    empty: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cubic {
+    /// All in units.
+    window: f64,
+    w_max: f64,
+    epoch: f64,
+    deaf_until: f64,
+}
+
+impl Compete {
+    /// The window in bytes while it competes.
+    pub(super) fn window(&self) -> Option<f64> {
+        self.cubic.map(|cubic| cubic.window * UNIT)
+    }
+
+    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, cruising: f64) {
+        if let Some(cubic) = &mut self.cubic {
+            self.empty = self.empty << 1 | u8::from(round.queue < 1e-3);
+            cubic.on_round(round, cause, cruising);
+            if self.empty.count_ones() >= EMPTY {
+                *self = Self::default();
+            }
+            return;
+        }
+        let (queue, window) = self.before;
+        let pressed = round.queue > queue && round.queue > 2e-3 && cruising < window;
+        self.pressed = if pressed { self.pressed + 1 } else { 0 };
+        self.before = (round.queue, cruising);
+        if self.pressed >= PRESSED {
+            let window = cruising / UNIT;
+            let deaf_until = round.at;
+            self.cubic = Some(Cubic { window, w_max: window, epoch: round.at, deaf_until });
+            self.empty = 0;
+        }
+    }
+}
+
+impl Cubic {
+    fn on_round(&mut self, round: &Round, cause: Cause, cruising: f64) {
+        if matches!(cause, Cause::Congestion | Cause::Backstop) && round.at >= self.deaf_until {
+            self.w_max = self.window;
+            self.window *= BETA;
+            self.epoch = round.at;
+            self.deaf_until = round.at + round.base + round.queue;
+        } else if !round.app_limited {
+            // RFC 9438 equations 1 and 2.
+            let k = ((self.w_max * (1.0 - BETA)) / C).cbrt();
+            let t = round.at - self.epoch + round.base;
+            let target = C * (t - k).powi(3) + self.w_max;
+            self.window = target.clamp(self.window, self.window * 1.5);
+        }
+        let most = 2.0 * round.delivered * (round.base + round.queue + LATENESS) / UNIT;
+        self.window = self.window.min(most).max(cruising / UNIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(at: f64, queue: f64) -> Round {
+        Round { at, queue, base: 0.05, delivered: 1e7, ..Round::default() }
+    }
+
+    #[test]
+    fn a_filled_queue_starts_it_and_an_empty_one_ends_it() {
+        let mut compete = Compete::default();
+        for i in 1..8u32 {
+            let i = f64::from(i);
+            compete.on_round(&round(i, i * 4e-3), Cause::None, 1e6 - i * 1e4);
+        }
+        let before = compete.window().expect("pressed");
+        compete.on_round(&round(9.0, 0.03), Cause::Random, 1e5);
+        assert!(compete.window().unwrap() >= before, "random loss does not reduce");
+        let before = compete.window().unwrap();
+        compete.on_round(&round(10.0, 0.03), Cause::Congestion, 1e5);
+        assert!(compete.window().unwrap() < before);
+        (11..13).for_each(|i| compete.on_round(&round(f64::from(i), 0.0), Cause::None, 1e5));
+        assert_eq!(compete.window(), None);
+    }
+}

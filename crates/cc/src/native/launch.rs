@@ -1,0 +1,101 @@
+//! The start: find the capacity in a few round trips instead of doubling from ten packets.
+
+use crate::native::signals::Round;
+use crate::native::verdict::Cause;
+
+/// Packets of the first round trip: four trains of sixteen.
+const FIRST_PACKETS: f64 = 64.0;
+/// Loss above this ends the launch at once.
+const RETREAT_LOSS: f64 = 0.05;
+/// Delivery that grows by less than this has found its limit.
+const GROWTH: f64 = 1.25;
+/// Rounds without growth and without a queue, after which the limit is taken to be an end host.
+const PATIENCE: u32 = 3;
+
+/// The launch of one flow.
+#[derive(Debug)]
+pub(super) struct Launch {
+    rate: f64,
+    rounds: u32,
+    delivered: f64,
+    flat: u32,
+    queued: u32,
+    retreating: bool,
+}
+
+impl Launch {
+    /// Starts with `FIRST_PACKETS` in a round trip of `rtt` seconds.
+    pub(super) fn new(mtu: f64, rtt: f64) -> Self {
+        Self {
+            rate: FIRST_PACKETS * mtu / (rtt + super::LATENESS),
+            rounds: 0,
+            delivered: 0.0,
+            flat: 0,
+            queued: 0,
+            retreating: false,
+        }
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Takes a round; true when the launch is over and `rate` is where to cruise.
+    pub(super) fn on_round(&mut self, round: &Round, cause: Cause) -> bool {
+        self.rounds += 1;
+        if self.retreating {
+            self.rate = self.delivered * 0.95;
+            return true;
+        }
+        let before = self.delivered;
+        self.delivered = before.max(round.delivered);
+        let overfull = round.queue > (round.base / 4.0).max(5e-3);
+        let lossy = round.loss() > RETREAT_LOSS && cause != Cause::Random;
+        if overfull || lossy || cause == Cause::Backstop {
+            // The queue that the overshoot filled drains while half the rate is sent.
+            self.retreating = true;
+            self.delivered = round.delivered;
+            self.rate = round.delivered / 2.0;
+            return false;
+        }
+        if cause == Cause::Host {
+            self.rate = self.delivered;
+            return true;
+        }
+        if round.app_limited {
+            // The application, or this host's processor, sends less than it may.
+            self.flat += u32::from(round.sent < 0.7 * round.rate);
+            self.rate = self.rate.min(round.sent * 4.0).max(self.rate / 2.0);
+            return self.flat > 4 * PATIENCE;
+        }
+        self.judge_growth(round, before)
+    }
+
+    fn judge_growth(&mut self, round: &Round, before: f64) -> bool {
+        let flat = round.delivered < before * GROWTH;
+        let queued = round.queue > (round.base / 16.0).max(2e-3);
+        self.flat = if flat { self.flat + 1 } else { 0 };
+        self.queued = if flat && queued { self.queued + 1 } else { 0 };
+        if self.queued >= 2 || self.flat > PATIENCE {
+            self.rate = self.delivered * 0.95;
+            return true;
+        }
+        let keeps_up = round.delivered >= 0.8 * round.sent.min(round.rate)
+            && round.queue < round.base / 8.0 + 2e-3;
+        if let Some(capacity) = round.capacity
+            && keeps_up
+            && capacity > self.rate
+            && capacity < self.rate * 32.0
+        {
+            // Trains spread as the narrowest link spreads them: half of it now, most of it next.
+            let next = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
+            self.rate = (capacity * next).max(self.rate);
+            return false;
+        }
+        if keeps_up {
+            self.rate *= if self.rounds == 1 { 3.0 } else { 2.0 };
+        }
+        false
+    }
+}

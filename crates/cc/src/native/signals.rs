@@ -1,0 +1,163 @@
+//! What one round said, from the feedback that came in it.
+
+use packtrain_units::Time;
+
+use crate::interface::{Feedback, Sent};
+
+/// A round is at least this long, so that reports and threads, which come in steps of half a
+/// millisecond, do not pass for changes of rate.
+const SHORTEST: f64 = 4e-3;
+/// Queueing below this is the noise of threads and batches, not a queue.
+pub(super) const NOISE: f64 = 3e-4;
+
+/// The sums of one round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// When it ended, in seconds.
+    pub(super) at: f64,
+    /// Bytes a second that arrived.
+    pub(super) delivered: f64,
+    /// Bytes a second that left.
+    pub(super) sent: f64,
+    /// The rate that was in force, in bytes a second.
+    pub(super) rate: f64,
+    /// Least queueing delay, noise taken off, in seconds.
+    pub(super) queue: f64,
+    /// Least round trip of ten seconds, in seconds.
+    pub(super) base: f64,
+    /// Packets that arrived and packets lost, refused ones and spurious losses not counted.
+    pub(super) arrived: f64,
+    pub(super) lost: f64,
+    /// Of the lost, those that the receiving host dropped.
+    pub(super) host: f64,
+    /// Packets that the receiver had no room for.
+    pub(super) refused: f64,
+    /// Capacity from dispersion, in bytes a second.
+    pub(super) capacity: Option<f64>,
+    /// The application, not the controller, limited what was sent.
+    pub(super) app_limited: bool,
+}
+
+impl Round {
+    /// Share of packets lost in the network.
+    pub(super) fn loss(&self) -> f64 {
+        let lost = (self.lost - self.host).max(0.0);
+        lost / (self.arrived + self.lost).max(1.0)
+    }
+
+    /// Three standard deviations of that share, were it the true one.
+    pub(super) fn doubt(&self) -> f64 {
+        let n = (self.arrived + self.lost).max(1.0);
+        let p = self.loss().max(1.0 / n);
+        3.0 * (p * (1.0 - p).max(0.0) / n).sqrt()
+    }
+}
+
+/// Sums feedback into rounds.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    sum: Round,
+    started: Time,
+    sent: f64,
+    acked: f64,
+    least_queue: Option<f64>,
+    srtt: f64,
+    base: f64,
+    queue: f64,
+    base_seen_at: f64,
+    over: bool,
+    limited: u32,
+    reports: u32,
+}
+
+impl Rounds {
+    pub(super) fn new(now: Time, rtt: f64) -> Self {
+        Self {
+            sum: Round::default(),
+            started: now,
+            sent: 0.0,
+            acked: 0.0,
+            least_queue: None,
+            srtt: rtt,
+            base: rtt,
+            queue: 0.0,
+            base_seen_at: seconds(now),
+            over: false,
+            limited: 0,
+            reports: 0,
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, sent: &Sent) {
+        self.sent += sent.bytes.get() as f64;
+    }
+
+    /// Takes feedback; the round, if it ended one. `rate` is the rate in force.
+    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, rate: f64) -> Option<Round> {
+        let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
+        let sum = &mut self.sum;
+        sum.lost += lost as f64 - feedback.spurious as f64;
+        sum.arrived += feedback.acked_packets as f64;
+        sum.host += feedback.host_drops as f64;
+        sum.refused += feedback.refused as f64;
+        sum.capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
+        self.acked += feedback.acked.get() as f64;
+        self.reports += u32::from(feedback.acked_packets > 0);
+        self.limited += u32::from(feedback.acked_packets > 0 && feedback.app_limited);
+        if let Some(rtt) = feedback.rtt {
+            self.srtt = rtt.smoothed.as_secs_f64();
+            self.base = rtt.min.as_secs_f64();
+        }
+        if let Some(q) = feedback.queueing_delay {
+            let q = q.as_secs_f64();
+            self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
+        }
+        self.over |= feedback.round_ended;
+        let span = seconds(feedback.now) - seconds(self.started);
+        // The flag may come early in a short round; a flow that stopped still ends its rounds.
+        let complete = self.over && span >= SHORTEST.max(self.base * 0.9);
+        (complete || span > 4.0 * self.srtt + 0.5).then(|| self.finish(feedback.now, span, rate))
+    }
+
+    fn finish(&mut self, now: Time, span: f64, rate: f64) -> Round {
+        let queue = self.least_queue.take().unwrap_or(self.queue + NOISE);
+        self.queue = (queue - NOISE).max(0.0);
+        if self.queue < 5e-4 + self.base / 50.0 {
+            self.base_seen_at = seconds(now);
+        }
+        let mut round = std::mem::take(&mut self.sum);
+        round.at = seconds(now);
+        round.delivered = self.acked / span;
+        round.sent = self.sent / span;
+        round.rate = rate;
+        round.queue = self.queue;
+        round.base = self.base;
+        round.lost = (round.lost - round.refused).max(0.0);
+        round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
+        (self.started, self.sent, self.acked, self.over) = (now, 0.0, 0.0, false);
+        (self.limited, self.reports) = (0, 0);
+        round
+    }
+
+    pub(super) fn srtt(&self) -> f64 {
+        self.srtt
+    }
+
+    pub(super) fn base(&self) -> f64 {
+        self.base
+    }
+
+    /// When the queue was last seen empty, in seconds.
+    pub(super) fn base_seen_at(&self) -> f64 {
+        self.base_seen_at
+    }
+
+    /// The round trip that turns a window into a rate: base, lateness and queue.
+    pub(super) fn effective_rtt(&self) -> f64 {
+        self.base + super::LATENESS + self.queue
+    }
+}
+
+fn seconds(t: Time) -> f64 {
+    t.as_nanos() as f64 / 1e9
+}

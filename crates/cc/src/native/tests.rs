@@ -1,0 +1,189 @@
+//! Curves on a fluid model of one bottleneck; packets and reports are tested in `proto`.
+
+use packtrain_units::Time;
+
+use super::*;
+use crate::interface::{LossRange, RttSample};
+
+/// A bottleneck fed by one flow, a report every millisecond or RTT/16.
+struct Fluid {
+    rate: f64,
+    rtt: f64,
+    buffer: f64,
+    loss: f64,
+    queue: f64,
+    now: f64,
+    sent: u64,
+    steps: u64,
+    /// What is under way: bytes served, bytes lost, the queue then.
+    pipe: std::collections::VecDeque<(f64, f64, f64)>,
+}
+
+impl Fluid {
+    fn new(mbit: f64, rtt_ms: f64, buffer_ms: f64) -> Self {
+        let rate = mbit * 1e6 / 8.0;
+        let (rtt, buffer) = (rtt_ms / 1e3, rate * buffer_ms / 1e3);
+        Self { rate, rtt, buffer, loss: 0.0, queue: 0.0, now: 1.0, sent: 0, steps: 0, pipe: Default::default() }
+    }
+
+    fn time(&self) -> Time {
+        Time::from_nanos((self.now * 1e9) as u64)
+    }
+
+    /// Runs for `seconds`; returns goodput in bytes a second and the mean queue in seconds.
+    fn run(&mut self, native: &mut Native, seconds: f64) -> (f64, f64) {
+        let step = (self.rtt / 16.0).clamp(5e-4, 1e-2);
+        let steps = (seconds / step) as u64;
+        let (mut total, mut queues) = (0.0, 0.0);
+        let lag = ((self.rtt / step) as usize).max(1);
+        self.pipe.resize(lag, (0.0, 0.0, 0.0));
+        for _ in 0..steps {
+            let sent = native.rate * step;
+            let passed = sent * (1.0 - self.loss);
+            self.queue += passed;
+            let served = self.queue.min(self.rate * step);
+            self.queue -= served;
+            let dropped = (self.queue - self.buffer).max(0.0);
+            self.queue -= dropped;
+            self.pipe.push_back((served, sent - passed + dropped, self.queue / self.rate));
+            self.now += step;
+            native.on_sent(&self.sent_info(sent));
+            let report = self.pipe.pop_front().unwrap();
+            self.steps += 1;
+            self.report(native, report, self.steps.is_multiple_of(lag as u64));
+            total += report.0;
+            queues += report.2;
+        }
+        (total / seconds, queues / steps as f64)
+    }
+
+    fn sent_info(&mut self, bytes: f64) -> Sent {
+        self.sent += 1;
+        Sent {
+            now: self.time(),
+            first: self.sent,
+            count: 1,
+            bytes: ByteCount(bytes as u64),
+            in_flight: ByteCount(0),
+            retransmission: false,
+            app_limited: false,
+        }
+    }
+
+    fn report(&self, native: &mut Native, (served, lost, queue): (f64, f64, f64), ended: bool) {
+        let packets = |bytes: f64| (bytes / 1472.0).round();
+        let rtt = Duration::from_secs_f64(self.rtt + queue);
+        let lost = [LossRange {
+            first: 0,
+            count: packets(lost) as u32,
+            bytes: ByteCount(lost as u64),
+            sent_at: self.time(),
+        }];
+        native.on_feedback(&Feedback {
+            now: self.time(),
+            largest_acked: Some(self.sent),
+            newest_acked_sent_at: None,
+            acked: ByteCount(served as u64),
+            acked_packets: packets(served) as u64,
+            in_flight: ByteCount(0),
+            rtt: Some(RttSample {
+                latest: rtt,
+                smoothed: rtt,
+                variation: Duration::ZERO,
+                min: Duration::from_secs_f64(self.rtt),
+            }),
+            queueing_delay: Some(Duration::from_secs_f64(queue)),
+            delivery_rate: None,
+            arrival_rate: None,
+            capacity: None,
+            lost: &lost[..usize::from(lost[0].count > 0)],
+            spurious: 0,
+            ecn_ce: 0,
+            host_drops: 0,
+            refused: 0,
+            drain_rate: None,
+            app_limited: false,
+            round_ended: ended,
+        });
+    }
+}
+
+fn native(rtt_ms: f64) -> Native {
+    Native::new(&ControllerConfig {
+        mtu: ByteCount(1472),
+        seed: 1,
+        now: Time::from_nanos(1_000_000_000),
+        ceiling: None,
+        rtt: Some(Duration::from_secs_f64(rtt_ms / 1e3)),
+    })
+}
+
+#[test]
+fn fills_links_of_every_size_with_a_small_queue() {
+    for (mbit, rtt) in
+        [(10.0, 40.0), (1000.0, 0.1), (1000.0, 100.0), (10_000.0, 20.0), (20_000.0, 0.05)]
+    {
+        let mut fluid = Fluid::new(mbit, rtt, 50.0);
+        let mut native = native(rtt);
+        fluid.run(&mut native, 4.0);
+        let (goodput, queue) = fluid.run(&mut native, 6.0);
+        let share = goodput / fluid.rate;
+        assert!(share > 0.9, "{mbit} Mbit/s {rtt} ms: {share:.3} {native:?}");
+        assert!(queue < 12e-3, "{mbit} Mbit/s {rtt} ms: queue {queue} s");
+    }
+}
+
+#[test]
+fn random_loss_costs_little_more_than_itself() {
+    for loss in [1e-4, 1e-3, 1e-2] {
+        let mut fluid = Fluid::new(1000.0, 100.0, 100.0);
+        fluid.loss = loss;
+        let mut native = native(100.0);
+        fluid.run(&mut native, 4.0);
+        let (goodput, _) = fluid.run(&mut native, 10.0);
+        let share = goodput / fluid.rate;
+        assert!(share > 0.88, "loss {loss}: {share:.3} {native:?}");
+    }
+}
+
+#[test]
+fn a_slower_link_is_found_again() {
+    let mut fluid = Fluid::new(1000.0, 50.0, 50.0);
+    let mut native = native(50.0);
+    fluid.run(&mut native, 4.0);
+    fluid.rate /= 5.0;
+    fluid.buffer /= 5.0;
+    fluid.run(&mut native, 3.0);
+    let (goodput, queue) = fluid.run(&mut native, 4.0);
+    assert!(goodput > 0.85 * fluid.rate && queue < 0.03, "{goodput} {queue} {native:?}");
+    fluid.rate *= 5.0;
+    fluid.run(&mut native, 4.0);
+    let (goodput, _) = fluid.run(&mut native, 4.0);
+    assert!(goodput > 0.85 * fluid.rate, "and the faster one: {goodput}");
+}
+
+#[test]
+fn the_ceiling_holds() {
+    let mut config = ControllerConfig {
+        mtu: ByteCount(1472),
+        seed: 1,
+        now: Time::from_nanos(1_000_000_000),
+        ceiling: Some(DataRate::from_mbps(50)),
+        rtt: Some(Duration::from_millis(20)),
+    };
+    config.seed = 2;
+    let mut native = Native::new(&config);
+    let mut fluid = Fluid::new(1000.0, 20.0, 20.0);
+    let (goodput, _) = fluid.run(&mut native, 3.0);
+    assert!(goodput * 8.0 < 51e6, "{goodput}");
+}
+
+#[test]
+fn zz_trace() {
+    let mut fluid = Fluid::new(1000.0, 100.0, 50.0);
+    let mut native = native(100.0);
+    for i in 0..100 {
+        let (g, q) = fluid.run(&mut native, 0.1);
+        println!("{:.1} {:.0} Mbit/s q {:.1} ms rate {:.0} w {:.0} {}", i as f64 / 10.0, g * 8e-6, q * 1e3, native.rate * 8e-6, native.cruise.window(), native.state());
+    }
+}
