@@ -8,7 +8,7 @@ use crate::{fuzz, sh};
 const NEEDS: &[Need] = &[
     Need { program: "ssh", package: "openssh-client", for_what: "end-to-end tests over ssh" },
     Need { program: "sshd", package: "openssh-server", for_what: "end-to-end tests over ssh" },
-    Need { program: "rsync", package: "rsync", for_what: "trees compared with rsync's own eyes" },
+    Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
 ];
 

@@ -55,8 +55,19 @@ pub(crate) enum WriteEvent {
 
 #[derive(Debug)]
 enum Plan {
-    Big { piece: Piece, entry: Arc<Entry>, blocks: Vec<Block>, open: usize },
-    Small { pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, got: Intervals, buffer: Vec<u8>, missing: u64 },
+    Big {
+        piece: Piece,
+        entry: Arc<Entry>,
+        blocks: Vec<Block>,
+        open: usize,
+    },
+    Small {
+        pieces: Vec<(Piece, Arc<Entry>)>,
+        base: Offset,
+        got: Intervals,
+        buffer: Vec<u8>,
+        missing: u64,
+    },
 }
 
 #[derive(Default)]
@@ -275,13 +286,7 @@ fn overlap(a: &Range<Offset>, b: &Range<Offset>) -> Option<Range<Offset>> {
 }
 
 impl State {
-    fn place(
-        &mut self,
-        chunk: ChunkIndex,
-        at: Offset,
-        bytes: &[u8],
-        jobs: &Sender<Job>,
-    ) -> Placed {
+    fn place(&mut self, chunk: ChunkIndex, at: Offset, bytes: &[u8], jobs: &Sender<Job>) -> Placed {
         let range = at..at + ByteCount(bytes.len() as u64);
         let Some(plans) = self.plans.get_mut(&chunk) else { return Placed::Duplicate };
         let mut outcome = Placed::Duplicate;
@@ -471,7 +476,8 @@ impl State {
 /// The event for a piece all of whose blocks have their digests.
 fn finished(chunk: ChunkIndex, piece: &Piece, blocks: &[Block]) -> Option<WriteEvent> {
     let digests: Vec<Digest> = blocks.iter().filter_map(|b| b.digest).collect();
-    let whole = packtrain_object::digest::piece_from_blocks(piece.whole, &digests, len(&piece.range))?;
+    let whole =
+        packtrain_object::digest::piece_from_blocks(piece.whole, &digests, len(&piece.range))?;
     Some(WriteEvent::Written(chunk, vec![(piece.entry, whole)]))
 }
 

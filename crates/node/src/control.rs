@@ -131,7 +131,8 @@ pub(crate) fn over_streams(
             if let Outgoing::Data(_, slice) = &outgoing {
                 waiting.left(slice.len() as u64);
             }
-            if result.and_then(|()| if queue.is_empty() { output.flush() } else { Ok(()) }).is_err() {
+            if result.and_then(|()| if queue.is_empty() { output.flush() } else { Ok(()) }).is_err()
+            {
                 break;
             }
         }

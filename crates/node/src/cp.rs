@@ -89,6 +89,11 @@ fn finish(
     elapsed: Duration,
 ) -> Outcome {
     let dry = request.options.dry_run || request.options.verify;
+    let mut failed = outcome.failed;
+    if let Some(whole) = &outcome.failure {
+        // What ended the whole is said once.
+        failed.retain(|(_, failure)| failure.kind != whole.kind);
+    }
     let shares: Vec<TransportShare> = moved
         .shares
         .iter()
@@ -123,7 +128,7 @@ fn finish(
         differing: watch.differing(),
         resumable,
         failure: outcome.failure,
-        failed: outcome.failed,
+        failed,
     }
 }
 
@@ -145,8 +150,8 @@ fn ask(request: &CpRequest) -> Ask {
     }
 }
 
-fn own_limits(request: &CpRequest) -> Allowed {
-    Allowed { ports: request.ports, ..Allowed::default() }
+fn own_limits(request: &CpRequest) -> Result<Allowed, NodeError> {
+    Ok(Allowed { ports: request.ports, ..Allowed::by_policy()? })
 }
 
 /// What this end reads.
@@ -156,7 +161,9 @@ fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
             return Err(usage("standard input can only be the one source"));
         }
         let path = match &request.dest {
-            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => path,
+            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {
+                path
+            }
             Location::Stdio => return Err(usage("standard input to standard output: use cat")),
         };
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
@@ -201,7 +208,9 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     })?;
     let destination = destination(request)?;
     let plan = Ask { choice: 3, ..ask(request) };
-    let plan = plan.plan(Hints::default(), &own_limits(request), request.options.rate_bps);
+    // Between two ends of one process nothing leaves the machine: no policy on transports.
+    let limits = Allowed { transports: None, ..own_limits(request)? };
+    let plan = plan.plan(Hints::default(), &limits, request.options.rate_bps);
     let spec = source_spec(request)?;
     let options = request.options.clone();
     let sink_stop = Stop::new(request.stop.clone());
@@ -212,8 +221,14 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
             let tx = far.tx.clone();
             let control = far;
             let options = sink_options;
-            let setup =
-                SinkSetup { control, options, destination, observer: watch, transports, stop: sink_stop };
+            let setup = SinkSetup {
+                control,
+                options,
+                destination,
+                observer: watch,
+                transports,
+                stop: sink_stop,
+            };
             let outcome = sink::run(setup).0;
             tx.close();
             outcome
@@ -234,7 +249,8 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         let sink = sink.join().unwrap_or_else(|_| {
             sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
         });
-        let better = if sink.failure.is_some() || outcome.failure.is_none() { sink } else { outcome };
+        let better =
+            if sink.failure.is_some() || outcome.failure.is_none() { sink } else { outcome };
         (better, moved)
     });
     for share in &mut moved.shares {
@@ -283,7 +299,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let ask = Ask { ticket: far.token(), ..ask(request) };
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask)?;
     handshake::call(far.control(), open, &stop)?;
-    let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
+    let plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     let (control, rest) = far.split();
     let setup = SourceSetup {
         control,
@@ -310,7 +326,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let ask = Ask { ticket: far.token(), ..ask(request) };
     let open = open(request, Role::Source, paths(&request.sources), &ask)?;
     handshake::call(far.control(), open, &stop)?;
-    let plan = ask.plan(hints(request, &far), &own_limits(request), request.options.rate_bps);
+    let plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     let (control, rest) = far.split();
     let transports = SinkTransports::new(plan, control.tx.clone());
     let options = request.options.clone();
@@ -342,4 +358,3 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeErro
     sink_rest.finish();
     Ok(ended)
 }
-

@@ -74,7 +74,8 @@ struct Place(PathBuf);
 
 impl Place {
     fn new() -> Result<Self, NodeError> {
-        let dir = std::env::temp_dir().join(format!("packtrain-demo-{:08x}", entropy::seed() as u32));
+        let dir =
+            std::env::temp_dir().join(format!("packtrain-demo-{:08x}", entropy::seed() as u32));
         std::fs::create_dir(&dir).map_err(|e| {
             let text = format!("{}: {e}; set TMPDIR to a directory you can write", dir.display());
             NodeError::new(FailureKind::TargetRefused, text)

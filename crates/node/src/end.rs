@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
-use crate::api::{PortRange, TransportChoice};
+use crate::api::{NodeError, PortRange, TransportChoice};
+use crate::config::{self, Dirs, Policy};
 use crate::control::Control;
 use crate::handshake::{self, Ask};
 use crate::perf;
 use crate::session::{Observer, Stop};
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
-use crate::transports::{Hints, Plan, SinkTransports, SourceTransports};
+use crate::transports::{Hints, Moved, Plan, SinkTransports, SourceTransports};
 
 /// What a called end allows.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,30 @@ pub(crate) struct Allowed {
     pub(crate) rate_bps: Option<u64>,
     /// Ports for data.
     pub(crate) ports: Option<PortRange>,
+    /// The transports allowed, by name; all if none.
+    pub(crate) transports: Option<Vec<String>>,
+    /// The most TCP streams.
+    pub(crate) streams: Option<u32>,
+}
+
+impl Allowed {
+    /// What the site's policy allows at this end, whoever asks.
+    pub(crate) fn by_policy() -> Result<Self, NodeError> {
+        // Without a home directory there is still a site.
+        let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {
+            config: PathBuf::new(),
+            state: PathBuf::new(),
+            site: PathBuf::from(config::SITE),
+        });
+        let policy =
+            Policy::load(&dirs).map_err(|e| NodeError::new(FailureKind::Usage, e.to_string()))?;
+        Ok(Self {
+            rate_bps: policy.max_rate.map(packtrain_units::DataRate::as_bps),
+            transports: policy.transports,
+            streams: policy.max_streams,
+            ..Self::default()
+        })
+    }
 }
 
 impl Ask {
@@ -45,7 +70,8 @@ impl Ask {
         Plan {
             choice,
             cc: self.cc.clone(),
-            streams: self.streams.clamp(1, 64),
+            streams: self.streams.min(allowed.streams.unwrap_or(64)).clamp(1, 64),
+            allowed: allowed.transports.clone(),
             rate_bps,
             ports: allowed.ports.or(asked),
             hints,
@@ -60,7 +86,7 @@ pub(crate) fn serve(
     admit: impl FnOnce(&Ask) -> Result<Allowed, Failure>,
     observer: &dyn Observer,
     stop: Stop,
-) -> Result<Outcome, Failure> {
+) -> Result<(Outcome, Moved), Failure> {
     let open = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
@@ -78,14 +104,12 @@ pub(crate) fn serve(
     let plan = ask.plan(hints, &allowed, open.options.rate_bps);
     control.tx.send(&Message::Opened(Opened { channel: Vec::new() }));
     if let Some(test) = &ask.perf {
-        return perf::called(control, plan, open.role, test, stop).map(|()| Outcome {
-            summary: Default::default(),
-            failure: None,
-            failed: Vec::new(),
-        });
+        let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
+        let done = perf::called(control, plan, open.role, test, stop);
+        return done.map(|()| (empty, Moved::default()));
     }
     let tx = control.tx.clone();
-    let outcome = match open.role {
+    let ended = match open.role {
         Role::Sink => {
             let transports = SinkTransports::new(plan, control.tx.clone());
             let destination = Destination {
@@ -94,7 +118,7 @@ pub(crate) fn serve(
                 sources: ask.sources as usize,
             };
             let options = open.options;
-            sink::run(SinkSetup { control, options, destination, observer, transports, stop }).0
+            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
         }
         Role::Source => {
             let transports = SourceTransports::new(plan);
@@ -103,11 +127,11 @@ pub(crate) fn serve(
                 None => SourceSpec::Paths(open.paths),
             };
             let options = open.options;
-            source::run(SourceSetup { control, options, spec, observer, transports, stop }).0
+            source::run(SourceSetup { control, options, spec, observer, transports, stop })
         }
     };
     tx.close();
-    Ok(outcome)
+    Ok(ended)
 }
 
 fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {

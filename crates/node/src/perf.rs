@@ -168,7 +168,10 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
             }
         }
         if ended.is_some_and(|at| now.since(at) > LAST_WORD) {
-            return Err(Failure::new(FailureKind::Temporary, "the receiver's last word is missing"));
+            return Err(Failure::new(
+                FailureKind::Temporary,
+                "the receiver's last word is missing",
+            ));
         }
     }
     Ok(sum)
@@ -265,10 +268,8 @@ pub fn client(
     };
     let (host, port) = split_host(&request.server)
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
-    let trust = tunnel::Trust {
-        ticket: request.ticket.clone(),
-        accept_new_host: request.accept_new_host,
-    };
+    let trust =
+        tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, &|n| reporter.notice(&n))?;
     let parallel = request.parallel.max(1);
     let ask = Ask {
@@ -295,7 +296,7 @@ pub fn client(
     let stop = Stop::new(request.stop.clone());
     handshake::call(&tunnel.control, open, &stop)?;
     let hints = Hints { peer: vec![tunnel.peer.ip()], own: vec![tunnel.local.ip()] };
-    let plan = ask.plan(hints, &Allowed::default(), rate_bps);
+    let plan = ask.plan(hints, &Allowed::by_policy()?, rate_bps);
     let mut intervals = Intervals::new(request.interval, reporter);
     let mut tell = |now: Now| intervals.note(&now);
     let test = Test {
@@ -384,7 +385,7 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         scope: "perf".to_owned(),
         authorized: request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys()),
         tickets: TicketBook::new(dirs.tickets()),
-        base: Allowed { perf_only: true, ports: request.ports, ..Allowed::default() },
+        base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
     };
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
     let done = Arc::new(move |served| {
@@ -394,7 +395,8 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         scope.spawn(move || {
             for (peer, elapsed, result) in told {
                 let failure = result.err();
-                reporter.finished(&peer, &PerfOutcome { elapsed, failure, ..PerfOutcome::default() });
+                reporter
+                    .finished(&peer, &PerfOutcome { elapsed, failure, ..PerfOutcome::default() });
             }
         });
         run_server(

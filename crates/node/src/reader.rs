@@ -297,10 +297,9 @@ impl Reader {
                 state.clock += 1;
                 state.untouched += 1;
                 let used = state.clock;
-                state.slots.insert(
-                    chunk,
-                    Slot::Ready { chunk: Arc::new(read), touched: false, used },
-                );
+                state
+                    .slots
+                    .insert(chunk, Slot::Ready { chunk: Arc::new(read), touched: false, used });
             }
             drop(state);
             if hash {

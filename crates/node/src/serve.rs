@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::{clock, entropy};
 use packtrain_io::tcp::tls::{peer_key, server_config};
 use packtrain_io::tcp::{listen, tune};
+use packtrain_io::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
 use tokio::sync::Semaphore;
@@ -28,7 +28,7 @@ use crate::runtime;
 use crate::session::{Stop, Unwatched};
 use crate::ssh::MARKER;
 use crate::tickets::{Ticket, TicketBook};
-use crate::transports::Hints;
+use crate::transports::{Hints, Moved};
 
 /// Connections served at a time; more wait.
 const MOST_CLIENTS: usize = 64;
@@ -42,13 +42,15 @@ const DEAD: Duration = Duration::from_secs(60);
 /// # Errors
 /// What ended the conversation; the caller was told too.
 pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
-    let failed = |e: std::io::Error| NodeError::new(FailureKind::Fatal, format!("standard input: {e}"));
+    let failed =
+        |e: std::io::Error| NodeError::new(FailureKind::Fatal, format!("standard input: {e}"));
     let input: File = rustix::io::dup(rustix::stdio::stdin()).map_err(|e| failed(e.into()))?.into();
     let mut output: File =
         rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
     output.write_all(MARKER).map_err(failed)?;
     let control = control::over_streams("ssh", input, output);
-    let admit = |_: &Ask| Ok(Allowed::default());
+    let site = Allowed::by_policy()?;
+    let admit = move |_: &Ask| Ok(site);
     end::serve(control, ssh_hints(), admit, &Unwatched, Stop::new(stop))?;
     // What is still queued for the caller leaves before the process does.
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -107,7 +109,10 @@ impl Door {
 }
 
 /// A client's address and key, and what came of it.
-pub(crate) type Served = (String, Duration, Result<packtrain_transfer::Outcome, Failure>);
+pub(crate) type Served = (String, Duration, Ended);
+
+/// How a client's request ended.
+type Ended = Result<(packtrain_transfer::Outcome, Moved), Failure>;
 
 /// Where a server listens and what it tells.
 pub(crate) struct Listening<'a> {
@@ -249,9 +254,9 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
         base: Allowed {
             root: Some(root),
             read_only: request.read_only,
-            perf_only: false,
             rate_bps: request.rate.map(packtrain_units::DataRate::as_bps),
             ports: request.ports,
+            ..Allowed::by_policy()?
         },
     };
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
@@ -278,16 +283,12 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
     })
 }
 
-fn report(
-    reporter: &dyn ServeReporter,
-    peer: &str,
-    elapsed: Duration,
-    result: Result<packtrain_transfer::Outcome, Failure>,
-) {
+fn report(reporter: &dyn ServeReporter, peer: &str, elapsed: Duration, result: Ended) {
     match result {
-        Ok(outcome) => reporter.finished(
+        Ok((outcome, moved)) => reporter.finished(
             peer,
             &Outcome {
+                transport: moved.shares.first().map_or("none", |s| s.0.as_str()).to_owned(),
                 summary: outcome.summary,
                 elapsed,
                 failure: outcome.failure,

@@ -53,8 +53,6 @@ impl Stop {
 
     /// The failure to end with, if somebody wished the end.
     pub(crate) fn asked(&self) -> Option<Failure> {
-        self.handle
-            .requested()
-            .map(|_| Failure::new(FailureKind::Cancelled, "stopped on request"))
+        self.handle.requested().map(|_| Failure::new(FailureKind::Cancelled, "stopped on request"))
     }
 }

@@ -16,9 +16,7 @@ use packtrain_io::clock;
 use packtrain_io::disk::JournalFile;
 use packtrain_object::{EntryKind, RelPath};
 use packtrain_transfer::message::{Message, Options, Resume};
-use packtrain_transfer::{
-    Failure, FailureKind, FileReport, Outcome, Sink, SinkAction,
-};
+use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction};
 use packtrain_units::{Duration, Time};
 
 use crate::assembly::{Assembly, WriteEvent};
@@ -31,8 +29,8 @@ use crate::transports::{Moved, SinkTransports};
 /// Reports of files sent at once, at most.
 const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
-pub(crate) use open::{Destination, expand_home};
 use open::Opened;
+pub(crate) use open::{Destination, expand_home};
 pub(crate) use target::hash_file;
 use target::{SharedTarget, Target};
 
@@ -244,8 +242,12 @@ impl<'a> Runner<'a> {
         match message {
             Message::Channel(bytes) => self.setup.transports.on_channel(&bytes),
             Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
-            Message::Hello(_) | Message::Open(_) | Message::Opened(_) | Message::Data { .. }
-            | Message::DataTaken(_) | Message::Pong(_) => {}
+            Message::Hello(_)
+            | Message::Open(_)
+            | Message::Opened(_)
+            | Message::Data { .. }
+            | Message::DataTaken(_)
+            | Message::Pong(_) => {}
             message => {
                 // An error has already cancelled the machine; its actions say so to the peer.
                 let _ = self.sink.on_message(clock::now(), message);
@@ -401,4 +403,3 @@ impl Journal {
         self.file.as_mut().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 }
-

@@ -33,19 +33,27 @@ pub(crate) struct Plan {
     pub(crate) rate_bps: Option<u64>,
     pub(crate) ports: Option<PortRange>,
     pub(crate) hints: Hints,
+    /// The transports that the site's policy allows at this end; all if none.
+    pub(crate) allowed: Option<Vec<String>>,
 }
 
 impl Plan {
     fn udp(&self) -> bool {
-        matches!(self.choice, TransportChoice::Auto | TransportChoice::Native)
+        self.takes(TransportChoice::Native)
     }
 
     fn tcp(&self) -> bool {
-        matches!(self.choice, TransportChoice::Auto | TransportChoice::Tcp)
+        self.takes(TransportChoice::Tcp)
     }
 
     fn pipe(&self) -> bool {
-        matches!(self.choice, TransportChoice::Auto | TransportChoice::Pipe)
+        self.takes(TransportChoice::Pipe)
+    }
+
+    fn takes(&self, one: TransportChoice) -> bool {
+        let asked = self.choice == TransportChoice::Auto || self.choice == one;
+        let listed = |names: &Vec<String>| names.iter().any(|name| name == one.name());
+        asked && self.allowed.as_ref().is_none_or(listed)
     }
 
     fn port_range(&self) -> packtrain_io::udp::PortRange {

@@ -106,7 +106,10 @@ fn main() {
     }
     let stats = receiver.stats();
     let (packets, bits) = (stats.received_packets.max(1), stats.received_bytes.get() * 8);
-    println!("{:.2} Gbit/s with both ends on one core, wall time", bits as f64 / seconds as f64 / 1e9);
+    println!(
+        "{:.2} Gbit/s with both ends on one core, wall time",
+        bits as f64 / seconds as f64 / 1e9
+    );
     let cpu = (on_cpu() - cpu).max(1);
     let rate = bits as f64 / cpu as f64;
     println!("{rate:.2} Gbit/s a core-second, {} ns/packet for both ends", cpu / packets);

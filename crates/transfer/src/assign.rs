@@ -38,6 +38,14 @@ struct Lane {
     health: Health,
 }
 
+/// The transports that get ranges: those of this standing.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    standing: (Time, u32),
+    /// Whether there is one that is not on trial.
+    proven: bool,
+}
+
 impl Assigner {
     /// A transport is ready.
     pub(crate) fn on_up(&mut self, now: Time, id: TransportId, rank: u8) {
@@ -177,7 +185,7 @@ impl Assigner {
         if self.lanes.is_empty() {
             return;
         }
-        let Some(active) = self.active_rank(now) else { return };
+        let Some(active) = self.active(now) else { return };
         while !self.pool.is_empty() {
             // A trial that fails must not be what the end waits for.
             let plenty = self.pool.len_bytes() > WINDOW_START;
@@ -185,7 +193,7 @@ impl Assigner {
                 .lanes
                 .iter_mut()
                 .filter(|(_, lane)| lane.is_active(now, active) && lane.room() > 0)
-                .filter(|(_, lane)| !lane.is_on_trial(now, active) || plenty)
+                .filter(|(_, lane)| !lane.is_on_trial(active) || plenty)
                 .min_by_key(|(_, lane)| lane.time_left());
             let Some((&id, lane)) = next else { return };
             let grant = ByteCount(lane.room().min(MAX_GRANT));
@@ -197,14 +205,18 @@ impl Assigner {
         self.steal(now, active, out);
     }
 
-    /// The standing of the transports that get ranges now. One on trial after a stall does not
-    /// keep others from theirs.
-    fn active_rank(&self, now: Time) -> Option<(Time, u32)> {
-        let ready = |lane: &&Lane| !lane.health.is_paused(now);
-        let ready = self.lanes.values().filter(ready);
-        let proven = ready.clone().filter(|lane| !lane.health.is_on_trial());
-        let best = |lanes: &mut dyn Iterator<Item = &Lane>| lanes.map(|l| l.standing(now)).min();
-        best(&mut proven.into_iter()).or_else(|| best(&mut ready.into_iter()))
+    /// Which transports get ranges now. One on trial after a stall does not keep others from
+    /// theirs.
+    fn active(&self, now: Time) -> Option<Active> {
+        let best = |trial: bool| {
+            self.lanes
+                .values()
+                .filter(|lane| !lane.health.is_paused(now) && lane.health.is_on_trial() == trial)
+                .map(|lane| lane.standing(now))
+                .min()
+        };
+        let proven = best(false).map(|standing| Active { standing, proven: true });
+        proven.or_else(|| best(true).map(|standing| Active { standing, proven: false }))
     }
 
     fn best_other(&self, now: Time, id: TransportId) -> DataRate {
@@ -217,9 +229,9 @@ impl Assigner {
     }
 
     /// Asks the slowest transport for half of what it has left, for one that has nothing.
-    fn steal(&mut self, now: Time, active: (Time, u32), out: &mut VecDeque<SourceAction>) {
+    fn steal(&mut self, now: Time, active: Active, out: &mut VecDeque<SourceAction>) {
         let idle = |lane: &&Lane| {
-            lane.standing(now) == active && lane.assigned.is_empty() && !lane.health.is_paused(now)
+            lane.assigned.is_empty() && lane.is_active(now, active) && !lane.is_on_trial(active)
         };
         let Some(thief) = self.lanes.values().find(idle) else { return };
         let (rank, rate) = (thief.rank, thief.health.rate());
@@ -253,15 +265,15 @@ impl Lane {
         (aside, u32::from(self.rank) + behind)
     }
 
-    fn is_active(&self, now: Time, active: (Time, u32)) -> bool {
+    fn is_active(&self, now: Time, active: Active) -> bool {
         let standing = self.standing(now);
-        !self.health.is_paused(now)
-            && (standing == active || (standing < active && self.health.is_on_trial()))
+        let better = standing < active.standing && self.is_on_trial(active);
+        !self.health.is_paused(now) && (standing == active.standing || better)
     }
 
     /// Whether it gets ranges only to see whether it works again.
-    fn is_on_trial(&self, now: Time, active: (Time, u32)) -> bool {
-        self.standing(now) < active
+    fn is_on_trial(&self, active: Active) -> bool {
+        active.proven && self.health.is_on_trial()
     }
 
     /// Bytes it has and keeps.

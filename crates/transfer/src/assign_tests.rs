@@ -35,7 +35,8 @@ impl World {
 
     /// Carries out what is asked; transports give back at once.
     fn act(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(round < 10_000, "it goes round and round: {:?}", self.assigner);
             self.assigner.assign(self.now, &mut self.out);
             let Some(action) = self.out.pop_front() else { return };
             match action {

@@ -78,8 +78,9 @@ pub(crate) struct Failures {
 impl Failures {
     /// Notes one.
     pub(crate) fn note(&mut self, path: Vec<u8>, failure: Failure) {
-        self.count += 1;
-        self.vanished += u64::from(failure.kind == FailureKind::Vanished);
+        self.count = self.count.saturating_add(1);
+        let vanished = u64::from(failure.kind == FailureKind::Vanished);
+        self.vanished = self.vanished.saturating_add(vanished);
         if self.kept.len() < MAX_FAILED {
             self.kept.push((path, failure));
         }

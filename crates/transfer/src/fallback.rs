@@ -33,6 +33,8 @@ pub(crate) struct Health {
     shown: DataRate,
     stalls: u32,
     stalled_until: Time,
+    /// Bytes placed since it was last put aside.
+    proven: u64,
     polices: u32,
     policed_until: Time,
     refusals: u32,
@@ -50,6 +52,7 @@ impl Health {
             shown: DataRate::ZERO,
             stalls: 0,
             stalled_until: Time::ZERO,
+            proven: 0,
             polices: 0,
             policed_until: Time::ZERO,
             refusals: 0,
@@ -72,6 +75,12 @@ impl Health {
         self.moved = now;
         self.refusals = 0;
         self.sample_bytes += bytes.get();
+        if self.stalls > 0 && self.stalled_until <= now {
+            self.proven += bytes.get();
+            if self.proven >= WINDOW_PROBE {
+                self.stalls = 0;
+            }
+        }
         let span = now.since(self.sample_start);
         if span < SAMPLE {
             return;
@@ -85,9 +94,6 @@ impl Health {
         self.shown = self.shown.mul_f64(0.99).max(self.rate);
         self.sample_start = now;
         self.sample_bytes = 0;
-        if self.stalled_until <= now && span < STALL_AFTER {
-            self.stalls = 0;
-        }
     }
 
     /// The transport has no ranges any more.
@@ -122,6 +128,7 @@ impl Health {
     pub(crate) fn stall(&mut self, now: Time) {
         self.stalled_until = now + grown(STALL_PENALTY, self.stalls).min(STALL_PENALTY_MAX);
         self.stalls = self.stalls.saturating_add(1);
+        self.proven = 0;
         self.busy = None;
     }
 

@@ -1,7 +1,6 @@
 //! Beside flows that fill the queue a delay-based window starves: then CUBIC (RFC 9438), cut
 //! only by congestive losses and never below the cruising window.
 
-use crate::native::LATENESS;
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
@@ -75,7 +74,7 @@ impl Cubic {
             let target = C * (t - k).powi(3) + self.w_max;
             self.window = target.clamp(self.window, self.window * 1.5);
         }
-        let most = 2.0 * round.delivered * (round.base + round.queue + LATENESS) / UNIT;
+        let most = 2.0 * round.delivered * (round.span() + round.queue) / UNIT;
         self.window = self.window.min(most).max(cruising / UNIT);
     }
 }

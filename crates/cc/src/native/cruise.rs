@@ -4,7 +4,6 @@
 
 use packtrain_units::Rng;
 
-use crate::native::LATENESS;
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
@@ -12,8 +11,11 @@ use crate::native::verdict::Cause;
 const TARGET: f64 = 1e-3;
 /// A window this far above what is delivered would be a burst in waiting.
 const HEADROOM: f64 = 1.15;
-/// Growth after two rounds with a nearly empty queue.
+/// Growth of a window that has met no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
+const CALM_ROUNDS: u32 = 8;
+/// Growth while the queue has only just emptied.
+const CREEP: f64 = 0.03;
 /// The least cut at congestion.
 const CUT: f64 = 0.85;
 /// Every so many rounds a pair of steps up and down tests whether our own rate causes the loss.
@@ -26,7 +28,11 @@ pub(super) struct Cruise {
     window: f64,
     /// Delivered in the last rounds, newest first.
     recent: [f64; 3],
+    /// Rounds in a row with a nearly empty queue.
     calm: u32,
+    /// The window was steered in this round and not in the one before.
+    changed: bool,
+    /// It was cut in the round before: what is lost now was sent before the cut.
     deaf: bool,
     /// Queue at the last congestive loss, in seconds.
     queue_at_loss: Option<f64>,
@@ -38,7 +44,8 @@ impl Cruise {
         Self {
             window: 0.0,
             recent: [0.0; 3],
-            calm: 0,
+            calm: CALM_ROUNDS,
+            changed: false,
             deaf: false,
             queue_at_loss: None,
             experiment: Experiment::new(rng),
@@ -47,7 +54,7 @@ impl Cruise {
 
     /// Starts at `rate` bytes a second.
     pub(super) fn enter(&mut self, rate: f64, round: &Round) {
-        self.window = rate * (round.base + LATENESS);
+        self.window = rate * round.span();
         self.recent = [rate; 3];
     }
 
@@ -66,7 +73,7 @@ impl Cruise {
         if !round.app_limited || round.delivered > self.recent[0] {
             self.recent = [round.delivered, self.recent[0], self.recent[1]];
         }
-        let base = round.base + LATENESS;
+        let base = round.span();
         let was_deaf = std::mem::take(&mut self.deaf);
         match cause {
             Cause::Backstop => {
@@ -106,11 +113,17 @@ impl Cruise {
             target = target.min(queue / 4.0);
         }
         let a = (capacity * target).max(2.0 * mtu);
-        self.calm = if round.queue * capacity < a / 4.0 { self.calm + 1 } else { 0 };
-        if self.calm >= 2 {
-            // Its effect shows only after two more rounds.
-            self.calm = 0;
+        let calm = round.queue * capacity < a / 4.0;
+        self.calm = if calm { self.calm + 1 } else { 0 };
+        // The effect of a change shows only after a round: FAST changes every other one, too.
+        self.changed = !self.changed;
+        if !self.changed {
+            return;
+        }
+        if self.calm >= CALM_ROUNDS {
             self.window *= RISE;
+        } else if calm {
+            self.window += (a / 2.0).max(CREEP * self.window);
         } else {
             let fed_back = self.window * base / (base + round.queue) + a;
             self.window = self.window / 2.0 + fed_back / 2.0;

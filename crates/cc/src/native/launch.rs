@@ -5,6 +5,8 @@ use crate::native::verdict::Cause;
 
 /// Packets of the first round trip: four trains of sixteen.
 const FIRST_PACKETS: f64 = 64.0;
+/// Shorter round trips than this, in seconds, are taken as this long.
+const SHORTEST: f64 = 2e-3;
 /// Loss above this ends the launch at once.
 const RETREAT_LOSS: f64 = 0.05;
 /// Delivery that grows by less than this has found its limit.
@@ -18,6 +20,8 @@ pub(super) struct Launch {
     rate: f64,
     rounds: u32,
     delivered: f64,
+    /// Sent in the round before: what is delivered now left then.
+    sent_before: f64,
     flat: u32,
     queued: u32,
     retreating: bool,
@@ -27,9 +31,10 @@ impl Launch {
     /// Starts with `FIRST_PACKETS` in a round trip of `rtt` seconds.
     pub(super) fn new(mtu: f64, rtt: f64) -> Self {
         Self {
-            rate: FIRST_PACKETS * mtu / (rtt + super::LATENESS),
+            rate: FIRST_PACKETS * mtu / rtt.max(SHORTEST),
             rounds: 0,
             delivered: 0.0,
+            sent_before: 0.0,
             flat: 0,
             queued: 0,
             retreating: false,
@@ -49,6 +54,7 @@ impl Launch {
             return true;
         }
         let before = self.delivered;
+        let sent_before = std::mem::replace(&mut self.sent_before, round.sent);
         self.delivered = before.max(round.delivered);
         let overfull = round.queue > (round.base / 4.0).max(5e-3);
         let lossy = round.loss() > RETREAT_LOSS && cause != Cause::Random;
@@ -69,10 +75,10 @@ impl Launch {
             self.rate = self.rate.min(round.sent * 4.0).max(self.rate / 2.0);
             return self.flat > 4 * PATIENCE;
         }
-        self.judge_growth(round, before)
+        self.judge_growth(round, before, sent_before)
     }
 
-    fn judge_growth(&mut self, round: &Round, before: f64) -> bool {
+    fn judge_growth(&mut self, round: &Round, before: f64, sent_before: f64) -> bool {
         let flat = round.delivered < before * GROWTH;
         let queued = round.queue > (round.base / 16.0).max(2e-3);
         self.flat = if flat { self.flat + 1 } else { 0 };
@@ -81,8 +87,8 @@ impl Launch {
             self.rate = self.delivered * 0.95;
             return true;
         }
-        let keeps_up = round.delivered >= 0.8 * round.sent.min(round.rate)
-            && round.queue < round.base / 8.0 + 2e-3;
+        let queued = round.queue > round.base / 8.0 + 2e-3;
+        let keeps_up = round.delivered >= 0.8 * sent_before.min(round.sent) && !queued;
         if let Some(capacity) = round.capacity
             && keeps_up
             && capacity > self.rate

@@ -28,10 +28,13 @@ use crate::registry::{ControllerConfig, quantum};
 
 /// The least window, in packets.
 const LEAST_PACKETS: f64 = 4.0;
-/// Reports and threads are late by up to this on top of the round trip: the window covers it.
-const LATENESS: f64 = 2e-3;
+/// Threads are late by up to this on top of the round trip and the reports: the window covers it.
+const THREADS: f64 = 4e-3;
 /// The pace leads the window by this much, so that the window and not the pace binds.
 const PACE: f64 = 1.02;
+/// Host drops come from a thread that slept as often as from one too slow: the hold is never
+/// below this share of what the host took lately.
+const HOST_SHARE: f64 = 0.7;
 /// After host drops the rate is held at what was delivered for this many round trips.
 const HOST_HOLD_ROUNDS: u32 = 4;
 /// Then it rises by this a round trip.
@@ -112,7 +115,8 @@ impl Native {
     /// Host drops: no cut, but no more than what the host took, for a while.
     fn hold_for_host(&mut self, round: &Round, verdict: Cause) {
         if verdict == Cause::Host {
-            let rate = round.delivered.max(self.least_rate());
+            let usual = HOST_SHARE * self.rounds.fastest();
+            let rate = round.delivered.max(usual).max(self.least_rate());
             self.host_cap = Some(HostCap { rate, hold: HOST_HOLD_ROUNDS });
             self.small_quantum = true;
             return;
@@ -133,18 +137,21 @@ impl Native {
     fn update_rate(&mut self) {
         let rate = match &self.state {
             State::Launch(launch) => launch.rate(),
-            State::Cruise => {
-                let window = self.cruise.window().max(self.compete.window().unwrap_or(0.0));
-                PACE * window / self.rounds.effective_rtt() * self.cruise.gain() * self.drain.gain()
-            }
+            State::Cruise => PACE * self.window() / self.rounds.effective_rtt(),
         };
         let capped = self.host_cap.map_or(rate, |cap| rate.min(cap.rate));
         let capped = self.ceiling.map_or(capped, |c| capped.min(c));
         self.rate = capped.max(self.least_rate());
     }
 
+    /// The window of the steady state, in bytes: the network answers to it, not to the pace.
+    fn window(&self) -> f64 {
+        let window = self.cruise.window().max(self.compete.window().unwrap_or(0.0));
+        window * self.cruise.gain() * self.drain.gain()
+    }
+
     fn least_rate(&self) -> f64 {
-        LEAST_PACKETS * self.mtu / (self.rounds.srtt() + LATENESS)
+        LEAST_PACKETS * self.mtu / (self.rounds.srtt() + lateness(self.rounds.base()))
     }
 }
 
@@ -167,12 +174,15 @@ impl CongestionController for Native {
         }
     }
 
-    /// Half as much again as the rate needs for a round trip with its queue and lateness: the
-    /// pace governs, the window is the safety net when reports stop.
+    /// In the launch twice what the rate needs: the pace governs. Then the window itself.
     fn cwnd(&self) -> ByteCount {
-        let spread = self.rounds.srtt() + self.rounds.base() / 4.0 + LATENESS;
-        let window = (self.rate * spread * 1.25).max(2.0 * LEAST_PACKETS * self.mtu);
-        ByteCount(window as u64)
+        let window = match &self.state {
+            State::Launch(_) => {
+                2.0 * self.rate * (self.rounds.srtt() + lateness(self.rounds.base()))
+            }
+            State::Cruise => self.window(),
+        };
+        ByteCount(window.max(2.0 * LEAST_PACKETS * self.mtu) as u64)
     }
 
     fn pacing_rate(&self) -> Option<DataRate> {
@@ -196,6 +206,12 @@ impl CongestionController for Native {
         let host = if self.host_cap.is_some() { ", held for the host" } else { "" };
         format!("{name}{host}, last loss: {}", self.judge.last())
     }
+}
+
+/// How late feedback may be at a round trip of `base` seconds: threads, and the interval of
+/// reports, which is a sixteenth of the round trip within limits.
+fn lateness(base: f64) -> f64 {
+    THREADS + (base / 16.0).clamp(5e-4, 1e-2)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use crate::interface::{Feedback, Sent};
 /// A round is at least this long, so that reports and threads, which come in steps of half a
 /// millisecond, do not pass for changes of rate.
 const SHORTEST: f64 = 4e-3;
+/// Rounds remembered.
+const RECENT: usize = 8;
 /// Queueing below this is the noise of threads and batches, not a queue.
 pub(super) const NOISE: f64 = 3e-4;
 
@@ -39,6 +41,11 @@ pub(super) struct Round {
 }
 
 impl Round {
+    /// The round trip with its lateness, without a queue: what a window is measured against.
+    pub(super) fn span(&self) -> f64 {
+        self.base + super::lateness(self.base)
+    }
+
     /// Share of packets lost in the network.
     pub(super) fn loss(&self) -> f64 {
         let lost = (self.lost - self.host).max(0.0);
@@ -68,6 +75,8 @@ pub(super) struct Rounds {
     over: bool,
     limited: u32,
     reports: u32,
+    /// Delivered in the last rounds, newest first, in bytes a second.
+    recent: [f64; RECENT],
 }
 
 impl Rounds {
@@ -85,6 +94,7 @@ impl Rounds {
             over: false,
             limited: 0,
             reports: 0,
+            recent: [0.0; RECENT],
         }
     }
 
@@ -136,6 +146,8 @@ impl Rounds {
         round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
         (self.started, self.sent, self.acked, self.over) = (now, 0.0, 0.0, false);
         (self.limited, self.reports) = (0, 0);
+        self.recent.rotate_right(1);
+        self.recent[0] = round.delivered;
         round
     }
 
@@ -147,6 +159,11 @@ impl Rounds {
         self.base
     }
 
+    /// The most delivered in one of the last rounds, in bytes a second.
+    pub(super) fn fastest(&self) -> f64 {
+        self.recent.into_iter().fold(0.0, f64::max)
+    }
+
     /// When the queue was last seen empty, in seconds.
     pub(super) fn base_seen_at(&self) -> f64 {
         self.base_seen_at
@@ -154,7 +171,7 @@ impl Rounds {
 
     /// The round trip that turns a window into a rate: base, lateness and queue.
     pub(super) fn effective_rtt(&self) -> f64 {
-        self.base + super::LATENESS + self.queue
+        self.base + super::lateness(self.base) + self.queue
     }
 }
 

@@ -17,8 +17,6 @@ use crate::clock;
 
 /// The most segments that one call takes; Linux before 6.9 has this limit, none a lower one.
 const MAX_SEGMENTS: usize = 64;
-/// Copies into memory aligned to this many bytes are fast on every processor.
-const COPY_ALIGN: usize = 16;
 /// A receive timestamp older than this came from a step of the wall clock, not from a queue.
 const OLDEST_ARRIVAL: Duration = Duration::from_secs(2);
 /// Readings of two clocks this near to each other count as one.
@@ -107,11 +105,7 @@ impl Socket {
         }
         // Below 64 KiB with the largest headers.
         let most = MAX_SEGMENTS.min((SLOT - 64) / segment).max(1) * segment;
-        let whole = left.min(most) / segment * segment;
-        // The kernel lays batches one after the other in its memory. One of an odd length would
-        // misalign all that follow, and copying to there is five times as slow (AMD Zen 4): a
-        // short last datagram goes by itself, which takes another way.
-        if whole % COPY_ALIGN == 0 { whole } else { left.min(most) }
+        left.min(most)
     }
 
     fn send_once(

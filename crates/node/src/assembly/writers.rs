@@ -80,9 +80,10 @@ impl Assembly {
                 None => target.zero(piece.entry, &entry, at, u64::from(to - from)),
             });
         }
-        let mut digest = buffer.as_deref().filter(|_| hash && result.is_ok()).map(|bytes| {
-            block_digest(&piece, base, &bytes[..size as usize])
-        });
+        let mut digest = buffer
+            .as_deref()
+            .filter(|_| hash && result.is_ok())
+            .map(|bytes| block_digest(&piece, base, &bytes[..size as usize]));
         let reread = self.release(chunk, &piece, block, buffer);
         if let Err(failure) = result {
             self.drop_plan(chunk, &piece);

@@ -25,7 +25,12 @@ impl PayloadSink for Forward {
 }
 
 /// Passes everything on until both are done.
-pub(super) fn run(source: Control, sink: Control, watch: &Watch<'_>, mut stop: Stop) -> (Outcome, Moved) {
+pub(super) fn run(
+    source: Control,
+    sink: Control,
+    watch: &Watch<'_>,
+    mut stop: Stop,
+) -> (Outcome, Moved) {
     let mut moved = Moved::default();
     let _ = source.payload.set(Arc::new(Forward(sink.tx.clone())));
     let mut summary = Summary::default();

@@ -9,9 +9,7 @@ use packtrain_io::{clock, entropy};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::api::{
-    CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter,
-};
+use crate::api::{CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter};
 use crate::session::Observer;
 use crate::sink::Destination;
 

@@ -21,7 +21,8 @@ const SPARSE: u64 = 256 << 20;
 const SMALL_FILES: u32 = 5_000;
 
 pub(super) fn check_room(dir: &Path) -> Result<(), NodeError> {
-    let space = disk::Root::open(dir).and_then(|root| root.free_space()).map_err(failed("the disk"))?;
+    let space =
+        disk::Root::open(dir).and_then(|root| root.free_space()).map_err(failed("the disk"))?;
     if space.available < NEEDED {
         let text = format!(
             "{} has {} free and the demo needs {NEEDED}: set TMPDIR to a place with more",

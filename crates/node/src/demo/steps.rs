@@ -180,7 +180,10 @@ impl Steps {
         })?;
         if !done.ok {
             let why = done.error.map_or_else(String::new, |e| e.to_string());
-            return Err(NodeError::new(FailureKind::Fatal, format!("the resumed copy failed: {why}")));
+            return Err(NodeError::new(
+                FailureKind::Fatal,
+                format!("the resumed copy failed: {why}"),
+            ));
         }
         self.kill();
         Ok(Resumed {

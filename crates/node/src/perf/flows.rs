@@ -95,8 +95,9 @@ impl Sending {
                 }
                 _ => {}
             };
-            let handle = udp::start_sender(&self.plan, sockets, &flow, peer, Pattern::new(), events)
-                .map_err(fatal)?;
+            let handle =
+                udp::start_sender(&self.plan, sockets, &flow, peer, Pattern::new(), events)
+                    .map_err(fatal)?;
             handle.assign(Offset(0)..Offset(self.share));
             self.flows.push(handle);
         }
@@ -163,9 +164,7 @@ impl Receiving {
     pub(super) fn offers(&self) -> Vec<Vec<u8>> {
         match &self.tcp {
             Some(tcp) => vec![tcp.offer().encode()],
-            None => {
-                self.bound.iter().map(|s| offer(&self.plan.hints, s, None).encode()).collect()
-            }
+            None => self.bound.iter().map(|s| offer(&self.plan.hints, s, None).encode()).collect(),
         }
     }
 
@@ -282,7 +281,10 @@ mod tests {
     fn each_byte_counts_once_in_any_order() {
         let mut count = Count::new(Arc::default());
         let mut add = |from: u64, to: u64| count.add(Offset(from)..Offset(to));
-        assert_eq!([add(0, 10), add(20, 30), add(5, 15), add(10, 25), add(0, 30)], [10, 10, 5, 5, 0]);
+        assert_eq!(
+            [add(0, 10), add(20, 30), add(5, 15), add(10, 25), add(0, 30)],
+            [10, 10, 5, 5, 0]
+        );
         assert_eq!(add(30, 31), 1);
         assert_eq!(count.edge, Offset(31));
         assert!(count.ahead.is_empty());

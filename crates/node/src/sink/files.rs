@@ -146,7 +146,8 @@ fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failur
             if item.name.windows(MARK.len()).any(|w| w == MARK.as_bytes()) {
                 continue;
             }
-            let path = if dir.is_empty() { item.name } else { [&dir[..], b"/", &item.name].concat() };
+            let path =
+                if dir.is_empty() { item.name } else { [&dir[..], b"/", &item.name].concat() };
             // What the rules leave out at the source they protect at the target, like rsync's.
             if filters.excludes_within(&path, item.kind == disk::Kind::Directory) {
                 continue;

@@ -51,8 +51,8 @@ pub(crate) fn open(
             .next(),
         _ => None,
     };
-    let is_file =
-        entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory)) && destination.sources == 1;
+    let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
+        && destination.sources == 1;
     let dry = options.dry_run || options.verify;
     let (root, prefix, rename) = match &destination.confined {
         Some(below) => confined(below, &destination.path, is_file, dry)?,
@@ -61,7 +61,9 @@ pub(crate) fn open(
     let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
     let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
     let mut hasher = blake3::Hasher::new();
-    for part in [b"packtrain transfer 1".as_slice(), top, rename.as_ref().map_or(&[], |r| r.as_bytes())] {
+    for part in
+        [b"packtrain transfer 1".as_slice(), top, rename.as_ref().map_or(&[], |r| r.as_bytes())]
+    {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -142,9 +144,8 @@ fn confined(below: &Path, path: &[u8], is_file: bool, dry: bool) -> Result<Place
     if clean.is_empty() {
         return Ok((root, RelPath::root(), None));
     }
-    let place = RelPath::new(clean).map_err(|e| {
-        Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path)))
-    })?;
+    let place = RelPath::new(clean)
+        .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path))))?;
     let there = root.stat(&place).map_err(|e| failure(path, &e))?;
     if there.is_some_and(|s| s.kind == disk::Kind::Directory) {
         return Ok((root, place, None));

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use packtrain_io::disk::{self, Meta, Root, Trouble, write};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
-use packtrain_units::ByteCount;
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
+use packtrain_units::ByteCount;
 
 use crate::assembly::PieceTarget;
 use crate::paths::show;
@@ -98,7 +98,10 @@ impl Target {
         let kind = kind_of(trouble);
         let path = show(entry.path.as_bytes());
         if trouble.is_whole_target() {
-            return Failure::new(kind, format!("{}: {}", self.root.path().display(), trouble.sentence()));
+            return Failure::new(
+                kind,
+                format!("{}: {}", self.root.path().display(), trouble.sentence()),
+            );
         }
         match trouble {
             Trouble::Other => Failure::new(kind, format!("{path}: {what}: {error}")),
@@ -299,7 +302,8 @@ impl PieceTarget for SharedTarget {
     fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
         self.0.touched(id, &file);
-        write::punch(&file, at, ByteCount(len)).map_err(|e| self.0.failure(entry, "cannot write", &e))
+        write::punch(&file, at, ByteCount(len))
+            .map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::Sender;
 use packtrain_io::disk::{self, ReadError, Root, SourceFile, Trouble};
-use packtrain_object::{
-    CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest,
-};
+use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Offset};
@@ -51,12 +49,8 @@ impl Table {
     }
 
     pub(super) fn push(&self, root: usize, path: RelPath, entry: &Entry) {
-        let place = Place {
-            root: root as u32,
-            path,
-            size: entry.size().unwrap_or(0),
-            mtime: entry.mtime,
-        };
+        let place =
+            Place { root: root as u32, path, size: entry.size().unwrap_or(0), mtime: entry.mtime };
         self.state.lock().expect("no holder panics").places.push_back(Some(place));
     }
 
@@ -87,11 +81,7 @@ impl Table {
         let (root, place) = self.find(id).ok_or_else(gone)?;
         let path = show(place.path.as_bytes());
         let file = SourceFile::open(&root, &place.path).map_err(|e| failed(&path, &e))?;
-        if file.matches(place.size, place.mtime) {
-            Ok(file)
-        } else {
-            Err(changed(&path))
-        }
+        if file.matches(place.size, place.mtime) { Ok(file) } else { Err(changed(&path)) }
     }
 
     fn name(&self, id: EntryId) -> String {

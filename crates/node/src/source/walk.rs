@@ -103,8 +103,7 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     let wall = clock::wall();
     let nanos = (wall.as_nanos() % 1_000_000_000) as u32;
     let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
-    let entry =
-        Entry { path, kind: EntryKind::Stream, mode: 0o644, mtime, uid: 0, gid: 0 };
+    let entry = Entry { path, kind: EntryKind::Stream, mode: 0o644, mtime, uid: 0, gid: 0 };
     table.push_nothing();
     let _ = news.send(News::Entries(vec![entry]));
     let _ = news.send(News::WalkEnd(Vec::new()));
@@ -155,7 +154,8 @@ fn walk(
             if !credit.take(batch.len()) {
                 return Ok(());
             }
-            let _ = news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
+            let _ =
+                news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
         }
     }
     let all_missing = !any && failed.len() >= sources && !failed.is_empty();
@@ -176,7 +176,9 @@ fn explain(failure: &WalkFailure) -> Failure {
         Trouble::NotFound if failure.is_source => {
             (FailureKind::SourceMissing, format!("{path}: no such file or directory"))
         }
-        Trouble::NotFound => (FailureKind::Vanished, format!("{path}: vanished while it was listed")),
+        Trouble::NotFound => {
+            (FailureKind::Vanished, format!("{path}: vanished while it was listed"))
+        }
         Trouble::IsDirectory => {
             (FailureKind::Usage, format!("{path}: is a directory; use -r to copy directories"))
         }

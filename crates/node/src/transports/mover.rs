@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_transfer::{TransportEvent, TransportId};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, DataRate, Offset};
 
 use super::TransportNews;
 use crate::control::spawn;
@@ -49,12 +50,14 @@ impl Mover {
         name: &str,
         reader: Reader,
         tell: Tell,
+        rate: Option<DataRate>,
         mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let mover = Self(Arc::new(Shared { state, changed, id, tell }));
         let this = mover.clone();
         spawn(name, move || {
+            let mut due = clock::now();
             while let Some(range) = this.next() {
                 let chunk = ChunkIndex::of(range.start);
                 // Not to be had: its entry failed, and the source takes the range back.
@@ -63,6 +66,11 @@ impl Mover {
                     continue;
                 };
                 this.sending(range.clone());
+                if let Some(rate) = rate {
+                    // Behind the schedule, by waiting for bytes, nothing is made up for.
+                    due = due.max(clock::now()) + rate.time_for(range.end.since(range.start));
+                    std::thread::sleep(due.since(clock::now()).to_std());
+                }
                 if !send(range.start, slice) {
                     return;
                 }

@@ -13,7 +13,6 @@ use super::offer::Offer;
 use super::tcp::{TcpEnd, TcpStream};
 use crate::runtime;
 
-
 /// Bytes handed to TLS at once.
 const WRITE: usize = 256 << 10;
 

@@ -37,7 +37,15 @@ pub(crate) struct SinkTransports {
 impl SinkTransports {
     /// Binds, listens and makes the peer an offer.
     pub(crate) fn new(plan: Plan, control: ControlSender) -> Self {
-        Self { plan, control, udp: Udp::Off, tcp: None, early: None, assembly: None, moved: Moved::default() }
+        Self {
+            plan,
+            control,
+            udp: Udp::Off,
+            tcp: None,
+            early: None,
+            assembly: None,
+            moved: Moved::default(),
+        }
     }
 
     /// From now on data has a place.

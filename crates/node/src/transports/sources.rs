@@ -152,6 +152,11 @@ impl SourceTransports {
         }
     }
 
+    /// The ceiling of each of `parts` streams that share the whole's.
+    fn rate(&self, parts: u64) -> Option<DataRate> {
+        self.plan.rate_bps.map(|bps| DataRate::from_bps((bps / parts).max(1)))
+    }
+
     /// The peer took this many bytes off the pipe.
     pub(crate) fn on_taken(&mut self, total: u64) {
         if let Some(pipe) = &self.pipe {
@@ -208,7 +213,7 @@ impl SourceTransports {
                         (--ports) for full speed";
             observer.notice(&Notice::new(NoticeLevel::Warning, text));
         }
-        self.pipe = Some(pipe::start(PIPE, control, reader, tell));
+        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.rate(1)));
         vec![TransportNews::Up(PIPE, RANK_PIPE)]
     }
 
@@ -236,7 +241,7 @@ impl SourceTransports {
         }
         let id = TransportId(self.next);
         self.next += 1;
-        let mover = tcp::start_sender(id, stream, reader, tell, self.plan.rate_bps);
+        let mover = tcp::start_sender(id, stream, reader, tell, self.rate(wanted as u64));
         self.streams.insert(id, mover);
         vec![TransportNews::Up(id, RANK_TCP)]
     }

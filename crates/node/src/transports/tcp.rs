@@ -11,7 +11,7 @@ use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
 use packtrain_transfer::TransportId;
 use packtrain_transfer::message::MAX_DATA;
-use packtrain_units::{ByteCount, DataRate, Duration, Offset};
+use packtrain_units::{DataRate, Duration, Offset};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -66,7 +66,8 @@ impl TcpEnd {
         let known: Arc<tokio::sync::Notify> = Arc::default();
         let up: Arc<dyn Fn(TcpStream) + Send + Sync> = Arc::new(up);
         let task = {
-            let (expected, known, up) = (Arc::clone(&expected), Arc::clone(&known), Arc::clone(&up));
+            let (expected, known, up) =
+                (Arc::clone(&expected), Arc::clone(&known), Arc::clone(&up));
             runtime::handle().spawn(async move {
                 while let Ok((socket, _)) = listener.accept().await {
                     let (acceptor, expected) = (acceptor.clone(), Arc::clone(&expected));
@@ -151,11 +152,11 @@ pub(super) fn start_sender(
     stream: TcpStream,
     reader: Reader,
     tell: Tell,
-    rate_bps: Option<u64>,
+    rate: Option<DataRate>,
 ) -> Mover {
     let (queue, mut waiting) = mpsc::channel::<(Offset, Slice)>(WAITING);
     let over = Arc::clone(&tell);
-    let mover = Mover::start(id, "tcp", reader, tell, move |at, slice| {
+    let mover = Mover::start(id, "tcp", reader, tell, rate, move |at, slice| {
         queue.blocking_send((at, slice)).is_ok()
     });
     let (mut input, mut output) = tokio::io::split(stream);
@@ -170,10 +171,6 @@ pub(super) fn start_sender(
                 output.write_all(slice.bytes()).await?;
                 if waiting.is_empty() {
                     output.flush().await?;
-                }
-                if let Some(bps) = rate_bps {
-                    let pause = DataRate::from_bps(bps).time_for(ByteCount(slice.len() as u64));
-                    tokio::time::sleep(pause.to_std()).await;
                 }
             }
             output.shutdown().await
@@ -217,7 +214,9 @@ pub(super) fn start_receiver(stream: TcpStream, assembly: Assembly) {
             let bytes = &buffer[..size];
             tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
             total += size as u64;
-            if output.write_all(&total.to_le_bytes()).await.is_err() || output.flush().await.is_err() {
+            if output.write_all(&total.to_le_bytes()).await.is_err()
+                || output.flush().await.is_err()
+            {
                 return;
             }
         }

@@ -17,8 +17,8 @@ pub(crate) enum Frame {
     Ping {
         /// Echoed.
         token: u64,
-        /// The pinging end's smoothed round trip, zero if it has none: sets the pace of reports.
-        srtt: Duration,
+        /// The pinging end's least round trip, zero if it has none: sets the pace of reports.
+        rtt: Duration,
     },
     /// Answers a `Ping`.
     Pong {
@@ -93,8 +93,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
             PADDING => break,
             PING => {
                 let token = reader.fixed()?;
-                let srtt = Duration::from_micros(reader.varint()?);
-                frames.push(Frame::Ping { token, srtt });
+                let rtt = Duration::from_micros(reader.varint()?);
+                frames.push(Frame::Ping { token, rtt });
             }
             PONG => {
                 let token = reader.fixed()?;
@@ -112,10 +112,10 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
 /// Appends a frame.
 pub(crate) fn write(frame: &Frame, out: &mut Vec<u8>) {
     match frame {
-        Frame::Ping { token, srtt } => {
+        Frame::Ping { token, rtt } => {
             out.push(PING);
             out.extend_from_slice(&token.to_be_bytes());
-            put(out, srtt.as_micros());
+            put(out, rtt.as_micros());
         }
         Frame::Pong { token, size } => {
             out.push(PONG);

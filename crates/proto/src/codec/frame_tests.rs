@@ -50,10 +50,16 @@ fn bytes_of(frame: &Frame) -> Vec<u8> {
 #[test]
 fn golden_frames() {
     let golden = [
-        (Frame::Ping { token: 0x0102, srtt: Duration::from_millis(20) }, "01000000000000010280004e20"),
+        (
+            Frame::Ping { token: 0x0102, rtt: Duration::from_millis(20) },
+            "01000000000000010280004e20",
+        ),
         (Frame::Pong { token: 0x0102, size: 1472 }, "02000000000000010245c0"),
         (Frame::Close { code: 1 }, "0401"),
-        (Frame::Report(report()), "0303804c4b40800111700102038010000085f5e10001012c800186a001010a2302001e0203"),
+        (
+            Frame::Report(report()),
+            "0303804c4b40800111700102038010000085f5e10001012c800186a001010a2302001e0203",
+        ),
     ];
     for (frame, hex) in golden {
         let bytes: String = bytes_of(&frame).iter().map(|b| format!("{b:02x}")).collect();

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use packtrain_cc::CongestionController;
-use packtrain_units::{ByteCount, Offset, Rng, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
 use serde_json::json;
 
 use crate::breaker::Verdict;
@@ -49,8 +49,8 @@ pub(crate) struct Core {
     pub(crate) stats: FlowStats,
     pub(crate) log: Log,
     rtt: Rtt,
-    /// The sender's smoothed round trip as it told the receiver, or as it was last told.
-    told_srtt: packtrain_units::Duration,
+    /// The sender's least round trip as it told the receiver, or as it was last told.
+    told_rtt: Duration,
     told_at: Time,
     rng: Rng,
     controls: VecDeque<Control>,
@@ -125,7 +125,7 @@ impl Core {
             stats: FlowStats::default(),
             log: Log::default(),
             rtt: Rtt::default(),
-            told_srtt: packtrain_units::Duration::ZERO,
+            told_rtt: Duration::ZERO,
             told_at: now,
             rng: Rng::new(config.seed),
             controls: VecDeque::new(),
@@ -200,7 +200,7 @@ impl Core {
                 return;
             }
             match frame {
-                Frame::Ping { token, srtt } => self.on_ping(now, envelope, token, srtt),
+                Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
                 Frame::Pong { token, .. } => self.on_pong(now, envelope, token),
                 Frame::Report(report) => self.on_report(now, &report),
                 Frame::Close { code } => self.end(now, reason_of(code), false),
@@ -382,20 +382,14 @@ impl Core {
         stats
     }
 
-    fn on_ping(
-        &mut self,
-        now: Time,
-        envelope: &Envelope,
-        token: u64,
-        srtt: packtrain_units::Duration,
-    ) {
+    fn on_ping(&mut self, now: Time, envelope: &Envelope, token: u64, rtt: Duration) {
         let size = u16::try_from(envelope.size).unwrap_or(u16::MAX);
         let frame = Frame::Pong { token, size };
         let Envelope { lane, from: to, .. } = *envelope;
         self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
         if let Some(receiver) = &mut self.receiver {
-            if !srtt.is_zero() {
-                self.told_srtt = srtt;
+            if !rtt.is_zero() {
+                self.told_rtt = rtt;
             }
             receiver.ask(now);
         }
@@ -474,7 +468,7 @@ impl Core {
     }
 
     /// At most one such event waits for the owner.
-    fn host_limited(&mut self, drops: u64, drain_rate: Option<packtrain_units::DataRate>) {
+    fn host_limited(&mut self, drops: u64, drain_rate: Option<DataRate>) {
         let event = Event::HostLimited { drops, drain_rate };
         match self.events.back_mut() {
             Some(last @ Event::HostLimited { .. }) => *last = event,

@@ -99,9 +99,9 @@ impl Core {
             if lane.path.poll_timeout().is_none_or(|at| now < at) {
                 continue;
             }
-            let srtt = self.rtt.smoothed.unwrap_or_default();
+            let rtt = self.rtt.min().unwrap_or_default();
             for (to, token) in lane.path.poll(now, &mut self.rng) {
-                let frame = Frame::Ping { token, srtt };
+                let frame = Frame::Ping { token, rtt };
                 let lane = i as u8;
                 self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
             }
@@ -141,7 +141,7 @@ impl Core {
         self.poll_tails(now);
         self.poll_mtu(now);
         if due(persist_at) || due(tell_at) {
-            self.told_srtt = self.rtt.smoothed_or_guess();
+            self.told_rtt = self.rtt.min().unwrap_or_default();
             self.told_at = now;
             self.ping(now, self.next_lane % self.lanes.len(), false);
         }
@@ -183,7 +183,7 @@ impl Core {
             self.mtu_changed(now);
         }
         if let Some(size) = size {
-            let frame = Frame::Ping { token, srtt: self.rtt.smoothed.unwrap_or_default() };
+            let frame = Frame::Ping { token, rtt: self.rtt.min().unwrap_or_default() };
             let lane = lane as u8;
             self.controls.push_back(Control { lane, to, frame, pad: Some(size), tracked: false });
         }
@@ -199,15 +199,14 @@ impl Core {
     fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let token = self.lanes[lane].path.token(now, &mut self.rng);
-        let srtt = self.rtt.smoothed.unwrap_or_default();
-        let frame = Frame::Ping { token, srtt };
+        let frame = Frame::Ping { token, rtt: self.rtt.min().unwrap_or_default() };
         self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
     }
 
     /// The round trip that sets the pace of reports: the sender's, if it told it.
     fn pace(&self) -> Duration {
-        let own = self.rtt.smoothed_or_guess();
-        if self.told_srtt.is_zero() { own } else { self.told_srtt }
+        let own = self.rtt.min().unwrap_or(self.rtt.smoothed_or_guess());
+        if self.told_rtt.is_zero() { own } else { self.told_rtt }
     }
 
     fn overdue(&self) -> Duration {
@@ -234,9 +233,9 @@ impl Core {
     /// When to tell the receiver that the round trip changed by a quarter.
     fn tell_at(&self) -> Option<Time> {
         self.sender.as_ref()?;
-        let srtt = self.rtt.smoothed?;
-        let off = srtt.max(self.told_srtt) - srtt.min(self.told_srtt);
-        (off > self.told_srtt / 4).then(|| self.told_at + TELL_GAP)
+        let base = self.rtt.min()?;
+        let off = base.max(self.told_rtt) - base.min(self.told_rtt);
+        (off > self.told_rtt / 4).then(|| self.told_at + TELL_GAP)
     }
 }
 

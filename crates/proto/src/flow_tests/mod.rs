@@ -3,6 +3,7 @@
 mod hostile;
 mod network;
 mod speed;
+mod trace;
 mod transfer;
 
 use std::collections::BTreeMap;

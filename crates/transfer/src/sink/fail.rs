@@ -15,7 +15,9 @@ impl Sink {
         if matches!(item.stage, Stage::Examining | Stage::Comparing) {
             self.decided(id);
         }
-        self.report(id, FileReport::Failed(failure.clone()));
+        if failure.kind != FailureKind::TargetFull {
+            self.report(id, FileReport::Failed(failure.clone()));
+        }
         self.drop_entry(id, failure, tell);
     }
 
@@ -36,16 +38,15 @@ impl Sink {
             }
         }
         self.drop_temporary(id, &item, &failure);
-        let path = item.entry.path.as_bytes().to_vec();
+        // Every other file would meet the same: this is the transfer's failure, said once.
+        if failure.kind == FailureKind::TargetFull {
+            self.end(failure, true);
+            return;
+        }
         if tell {
             self.send(Message::SinkFailed { entry: id, failure: failure.clone() });
         }
-        let full = failure.kind == FailureKind::TargetFull;
-        self.tally.failures.note(path, failure.clone());
-        // Every other file would meet the same; one message is enough.
-        if full {
-            self.end(failure, true);
-        }
+        self.tally.failures.note(item.entry.path.into_bytes(), failure);
     }
 
     /// A temporary that no later run can take up is not left lying about.

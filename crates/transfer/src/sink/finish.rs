@@ -92,24 +92,21 @@ impl Directories {
 impl Sink {
     /// Goes on to the next phase when this one is over.
     pub(super) fn advance_phase(&mut self) {
-        match &self.phase {
-            Phase::Running => {
-                if self.intake.is_ended() && self.entries.len() == 0 && self.durability.is_idle() {
-                    self.begin_end();
-                }
+        if !self.durability.is_idle() {
+            return;
+        }
+        if self.phase.is_open() && self.intake.is_ended() && self.entries.len() == 0 {
+            self.begin_end();
+        }
+        if !matches!(self.phase, Phase::Ending { .. }) {
+            return;
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        if let Phase::Ending { failure, tell } = phase {
+            if tell {
+                self.send(Message::Cancel(failure.clone()));
             }
-            Phase::Ending { .. } => {
-                if self.durability.is_idle()
-                    && let Phase::Ending { failure, tell } =
-                        std::mem::replace(&mut self.phase, Phase::Over)
-                {
-                    if tell {
-                        self.send(Message::Cancel(failure.clone()));
-                    }
-                    self.finished(Some(failure));
-                }
-            }
-            _ => {}
+            self.finished(Some(failure));
         }
     }
 
@@ -123,7 +120,6 @@ impl Sink {
             let text = "the source is empty and --delete would delete everything at the target; \
                         use --force-delete if that is meant";
             self.end(Failure::new(FailureKind::Usage, text), true);
-            self.advance_phase();
             return;
         }
         self.phase = Phase::Deleting;

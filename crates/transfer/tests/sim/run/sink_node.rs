@@ -1,0 +1,275 @@
+//! What the sink's node and its disk do.
+
+use super::*;
+
+impl Run<'_> {
+    pub(super) fn arrive(
+        &mut self,
+        chunk: ChunkIndex,
+        piece: &Piece,
+        part: &Range<Offset>,
+        content: u64,
+    ) {
+        self.crossed += part.end.0 - part.start.0;
+        let garbled = self.rng.chance(self.faults.garble);
+        let content = if garbled { content ^ 2 } else { content };
+        let refused = self.rng.chance(self.faults.sink);
+        let full = self.rng.chance(self.faults.full);
+        let Some(plan) = self.expected.get_mut(&chunk) else { return };
+        let Some(expected) = plan.iter_mut().find(|e| e.piece.entry == piece.entry) else { return };
+        if refused || full {
+            let kind = if full { FailureKind::TargetFull } else { FailureKind::TargetRefused };
+            self.sink.on_write_failed(piece.entry, Failure::new(kind, "no"));
+            return;
+        }
+        let end = part.end.min(expected.piece.range.end);
+        if part.start >= end {
+            return;
+        }
+        let part = part.start..end;
+        // A duplicate of what is written already is dropped.
+        for fresh in expected.got.gaps(part.clone()).collect::<Vec<_>>() {
+            self.disk.write(&expected.entry, &expected.piece, fresh, content);
+        }
+        expected.got.insert(part);
+        self.check_chunk(chunk);
+    }
+
+    /// Answers a chunk whose pieces are all written.
+    pub(super) fn check_chunk(&mut self, chunk: ChunkIndex) {
+        let Some(plan) = self.expected.get(&chunk) else { return };
+        if plan.iter().any(|e| !e.got.contains_range(&e.piece.range)) {
+            return;
+        }
+        let plan = self.expected.remove(&chunk).expect("just seen");
+        if plan.is_empty() {
+            return;
+        }
+        let hashes = plan
+            .iter()
+            .map(|e| (e.piece.entry, self.disk.hash(&e.entry, &e.piece).expect("written")))
+            .collect();
+        self.answers.push(Answer::Written(chunk, hashes));
+    }
+
+    pub(super) fn do_job(&mut self) {
+        match self.jobs.pop_front().expect("offered") {
+            SinkAction::Examine(first, entries) => {
+                let states = entries.iter().map(|entry| self.disk.examine(entry)).collect();
+                self.sink.on_examined(self.now, first, states);
+            }
+            SinkAction::MakeDirectory(id, entry) => {
+                self.disk.place(&entry).target = Some(Node::Directory { entry: None });
+                self.answers.push(Answer::Made(id));
+            }
+            SinkAction::MakeSymlink(id, entry) => {
+                let EntryKind::Symlink { target } = &entry.kind else { panic!("not a link") };
+                self.disk.place(&entry).target = Some(Node::Symlink(target.clone()));
+                self.answers.push(Answer::Made(id));
+            }
+            SinkAction::MakeEmpty(id, entry) => {
+                self.disk.place(&entry).temporary = Some(Default::default());
+                self.answers.push(Answer::Made(id));
+            }
+            SinkAction::Rehash(chunk, piece, entry) => {
+                let hash = self.disk.hash(&entry, &piece);
+                self.answers.push(Answer::Rehashed(chunk, piece.entry, hash));
+            }
+            SinkAction::HashTarget(id, entry) => {
+                self.answers.push(Answer::Root(id, self.disk.target_root(&entry)));
+            }
+            SinkAction::RewriteJournal(bytes) => self.disk.rewrite_journal(bytes),
+            SinkAction::Journal(bytes) => self.disk.journal.extend_from_slice(&bytes),
+            SinkAction::Sync(token) => {
+                self.disk.begin_sync(token);
+                self.answers.push(Answer::Synced(token));
+            }
+            SinkAction::Commit(batch) => {
+                for (id, entry) in batch {
+                    self.disk.commit(&entry);
+                    self.answers.push(Answer::Committed(id));
+                }
+            }
+            SinkAction::Settle(batch) => self.settle(batch),
+            SinkAction::JournalSync(token) => {
+                self.disk.begin_journal_sync(token);
+                self.answers.push(Answer::JournalSynced(token));
+            }
+            SinkAction::Discard(_, entry) => self.disk.place(&entry).temporary = None,
+            SinkAction::Delete(plan) => self.delete(&plan.keep, plan.dry_run),
+            SinkAction::RemoveJournal => self.disk.remove_journal(),
+            _ => panic!("not a job"),
+        }
+    }
+
+    pub(super) fn delete(&mut self, keep: &[Vec<u8>], dry_run: bool) {
+        let gone: Vec<_> = self
+            .disk
+            .places
+            .iter()
+            .filter(|(path, place)| place.target.is_some() && keep.binary_search(path).is_err())
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in gone.iter().filter(|_| !dry_run) {
+            self.disk.places.remove(path);
+        }
+        let gone = gone.into_iter().map(|path| (path, Ok(()))).collect();
+        self.answers.push(Answer::Deleted(gone));
+    }
+
+    pub(super) fn settle(&mut self, batch: Vec<(EntryId, Entry)>) {
+        for (_, entry) in batch {
+            match &mut self.disk.place(&entry).target {
+                Some(Node::Directory { entry: meta }) => *meta = Some(entry),
+                Some(Node::File { entry: meta, .. }) => *meta = entry,
+                other => panic!("settled what is {other:?}"),
+            }
+        }
+    }
+
+    pub(super) fn expect(&mut self, plan: ChunkPlan) {
+        let known = self.expected.entry(plan.chunk).or_default();
+        let mut keys = Vec::new();
+        for (piece, entry) in plan.pieces {
+            known.retain(|e| e.piece.entry != piece.entry);
+            keys.push((entry.path.as_bytes().to_vec(), piece.file_offset / CHUNK.get()));
+            known.push(Expected { piece, entry, got: RangeSet::new() });
+        }
+        for key in keys {
+            self.told_hashes.remove(&key);
+            self.told_digests.remove(&key);
+            self.verified.remove(&key);
+            self.expected_keys.push(key);
+        }
+    }
+
+    pub(super) fn zero(&mut self, range: &Range<Offset>) {
+        for chunk in ChunkIndex::covering(range) {
+            for piece in self.source.layout().pieces(chunk) {
+                let part = piece.range.start.max(range.start)..piece.range.end.min(range.end);
+                let path = self.expected.get(&chunk).and_then(|plan| {
+                    let expected = plan.iter().find(|e| e.piece.entry == piece.entry)?;
+                    Some(expected.entry.path.clone())
+                });
+                if part.start < part.end
+                    && let Some(path) = path
+                {
+                    let content = self.tree[&path].content;
+                    self.arrive(chunk, &piece, &part, content);
+                }
+            }
+        }
+    }
+
+    pub(super) fn unexpect(&mut self, range: &Range<Offset>) {
+        for chunk in ChunkIndex::covering(range) {
+            if let Some(plan) = self.expected.get_mut(&chunk) {
+                plan.retain(|e| {
+                    e.piece.range.start >= range.end || e.piece.range.end <= range.start
+                });
+            }
+            self.check_chunk(chunk);
+        }
+    }
+
+    pub(super) fn end_stream(&mut self, id: EntryId, size: u64) {
+        let chunks: Vec<_> = self.expected.keys().copied().collect();
+        let path = self.stream_path();
+        for chunk in chunks {
+            let plan = self.expected.get_mut(&chunk).expect("listed");
+            for expected in plan.iter_mut().filter(|e| e.piece.entry == id) {
+                let start = expected.piece.range.start.0 - expected.piece.file_offset;
+                expected.piece.range.end = expected.piece.range.end.min(Offset(start + size));
+            }
+            plan.retain(|e| e.piece.range.start < e.piece.range.end);
+            self.check_chunk(chunk);
+        }
+        if let Some(place) = self.disk.places.get_mut(&path)
+            && let Some(temporary) = &mut place.temporary
+        {
+            temporary.size = size;
+        }
+    }
+
+    pub(super) fn stream_path(&self) -> Vec<u8> {
+        let stream = self.tree.values().find(|e| e.entry.kind == EntryKind::Stream);
+        stream.expect("a stream").entry.path.as_bytes().to_vec()
+    }
+
+    pub(super) fn answer(&mut self) {
+        let at = self.rng.below(self.answers.len() as u64) as usize;
+        match self.answers.swap_remove(at) {
+            Answer::Made(id) => {
+                if self.rng.chance(self.faults.sink) {
+                    let failure = Failure::new(FailureKind::TargetRefused, "no");
+                    self.sink.on_made(id, Err(failure));
+                } else {
+                    self.sink.on_made(id, Ok(()));
+                }
+            }
+            Answer::Written(chunk, hashes) => self.written(chunk, hashes),
+            Answer::Rehashed(chunk, id, hash) => self.sink.on_rehashed(chunk, id, hash),
+            Answer::Root(id, root) => self.sink.on_target_root(id, root),
+            Answer::Synced(token) => {
+                self.disk.synced(token);
+                self.sink.on_synced(token);
+            }
+            Answer::Committed(id) => self.sink.on_committed(id, Ok(())),
+            Answer::JournalSynced(token) => {
+                self.disk.journal_synced(token);
+                if let Some(keys) = self.covered.remove(&token) {
+                    self.durable_unreported.extend(keys);
+                }
+                self.sink.on_journal_synced(token);
+            }
+            Answer::Deleted(paths) => self.sink.on_deleted(paths),
+        }
+        if self.rng.chance(0.2) {
+            self.sink.on_timeout(self.now);
+            self.source.on_timeout(self.now);
+        }
+    }
+
+    pub(super) fn written(&mut self, chunk: ChunkIndex, hashes: Vec<PieceHash>) {
+        for (id, hash) in &hashes {
+            let Some(entry) = self.sink.entry(*id).cloned() else { continue };
+            let Some(range) = self.source.layout().range_of(*id) else { continue };
+            let at = chunk.start().0.max(range.start.0) - range.start.0;
+            let len = chunk.range().end.0.min(range.end.0) - range.start.0 - at;
+            let key = (entry.path.as_bytes().to_vec(), at / CHUNK.get());
+            let good = digest(self.tree[&entry.path].content, at, len) == *hash;
+            if good {
+                self.told_hashes.insert(key.clone());
+                self.note_verified(key);
+            }
+        }
+        self.sink.on_written(chunk, hashes);
+    }
+
+    /// The tree is at the target as it is at the source.
+    pub fn assert_identical(&self) {
+        for (path, source) in &self.tree {
+            let place = self.disk.places.get(path.as_bytes());
+            let target = place.and_then(|place| place.target.as_ref());
+            match (&source.entry.kind, target) {
+                (EntryKind::Directory, Some(Node::Directory { entry: Some(entry) })) => {
+                    assert_eq!(entry, &source.entry);
+                }
+                (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => {
+                    assert_eq!(target, found);
+                }
+                (EntryKind::File { size }, Some(Node::File { content, size: found, entry })) => {
+                    assert_eq!(size, found, "size of {path:?}");
+                    let wanted = if *size == 0 { 0 } else { source.content };
+                    assert_eq!(wanted, *content, "content of {path:?}");
+                    assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
+                }
+                (EntryKind::Stream, Some(Node::File { content, size, .. })) => {
+                    assert!(*size == 0 || *content == source.content, "content of the stream");
+                }
+                other => panic!("{path:?}: {other:?}"),
+            }
+            assert!(place.is_some_and(|p| p.temporary.is_none()), "a temporary of {path:?}");
+        }
+    }
+}
