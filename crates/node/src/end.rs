@@ -106,7 +106,7 @@ pub(crate) fn serve(
     if let Some(test) = &ask.perf {
         let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
         let done = perf::called(control, plan, open.role, test, stop);
-        return done.map(|()| (empty, Moved::default()));
+        return done.map(|moved| (empty, moved));
     }
     let tx = control.tx.clone();
     let ended = match open.role {

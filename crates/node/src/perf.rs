@@ -22,7 +22,7 @@ use crate::keys;
 use crate::serve::{Door, Listening, Served, run_server};
 use crate::session::Stop;
 use crate::tickets::TicketBook;
-use crate::transports::{Hints, Plan};
+use crate::transports::{Hints, Moved, Plan};
 use crate::tunnel;
 use flows::{Receiving, Sending};
 
@@ -238,7 +238,7 @@ pub(crate) fn called(
     role: Role,
     ask: &PerfAsk,
     stop: Stop,
-) -> Result<(), Failure> {
+) -> Result<Moved, Failure> {
     let parallel = ask.parallel.clamp(1, 64);
     let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
     let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
@@ -247,7 +247,12 @@ pub(crate) fn called(
         Role::Source => send(&control, &plan, parallel, test),
     };
     control.tx.close();
-    result.map(drop)
+    result.map(|sum| Moved {
+        shares: vec![(plan.choice.name().to_owned(), ByteCount(sum.bytes))],
+        retransmitted: ByteCount(sum.retransmitted),
+        rtt: sum.rtt,
+        ..Moved::default()
+    })
 }
 
 /// Runs a test against a server.
@@ -394,9 +399,20 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for (peer, elapsed, result) in told {
-                let failure = result.err();
-                reporter
-                    .finished(&peer, &PerfOutcome { elapsed, failure, ..PerfOutcome::default() });
+                let outcome = match result {
+                    Ok((_, moved)) => PerfOutcome {
+                        transport: moved.shares.first().map_or_else(String::new, |s| s.0.clone()),
+                        bytes: moved.shares.iter().map(|s| s.1).sum(),
+                        elapsed,
+                        retransmitted: moved.retransmitted,
+                        rtt: moved.rtt,
+                        ..PerfOutcome::default()
+                    },
+                    Err(failure) => {
+                        PerfOutcome { elapsed, failure: Some(failure), ..PerfOutcome::default() }
+                    }
+                };
+                reporter.finished(&peer, &outcome);
             }
         });
         run_server(

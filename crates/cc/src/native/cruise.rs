@@ -13,7 +13,7 @@ const TARGET: f64 = 1e-3;
 const HEADROOM: f64 = 1.15;
 /// Growth of a window that has met no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
-const CALM_ROUNDS: u32 = 8;
+const CALM_ROUNDS: u32 = 5;
 /// Growth while the queue has only just emptied.
 const CREEP: f64 = 0.03;
 /// The least cut at congestion.
@@ -56,6 +56,8 @@ impl Cruise {
     pub(super) fn enter(&mut self, rate: f64, round: &Round) {
         self.window = rate * round.span();
         self.recent = [rate; 3];
+        // What the launch overshot is still being reported lost.
+        self.deaf = true;
     }
 
     /// Bytes.
@@ -76,13 +78,13 @@ impl Cruise {
         let base = round.span();
         let was_deaf = std::mem::take(&mut self.deaf);
         match cause {
-            Cause::Backstop => {
+            Cause::Backstop if !was_deaf => {
                 self.window = round.delivered * base;
                 self.deaf = true;
             }
             Cause::Congestion if !was_deaf => self.cut(round, base),
             _ if blamed && !was_deaf => self.cut(round, base),
-            Cause::Congestion => {}
+            Cause::Congestion | Cause::Backstop => {}
             _ if round.app_limited => self.idle(round, base),
             _ => self.steer(round, base, mtu),
         }

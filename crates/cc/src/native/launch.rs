@@ -46,23 +46,28 @@ impl Launch {
         self.rate
     }
 
+    /// The queue, in seconds, that ends a round at once.
+    pub(super) fn alarm(&self, base: f64) -> Option<f64> {
+        (!self.retreating).then(|| overfull(base))
+    }
+
     /// Takes a round; true when the launch is over and `rate` is where to cruise.
     pub(super) fn on_round(&mut self, round: &Round, cause: Cause) -> bool {
         self.rounds += 1;
         if self.retreating {
-            self.rate = self.delivered * 0.95;
+            let near = |c: &f64| *c > self.delivered && *c < 2.0 * self.delivered;
+            self.rate = 0.95 * round.capacity.filter(near).unwrap_or(self.delivered);
             return true;
         }
         let before = self.delivered;
         let sent_before = std::mem::replace(&mut self.sent_before, round.sent);
         self.delivered = before.max(round.delivered);
-        let overfull = round.queue > (round.base / 4.0).max(5e-3);
+        let overfull = round.queue > overfull(round.base);
         let lossy = round.loss() > RETREAT_LOSS && cause != Cause::Random;
         if overfull || lossy || cause == Cause::Backstop {
             // The queue that the overshoot filled drains while half the rate is sent.
             self.retreating = true;
-            self.delivered = round.delivered;
-            self.rate = round.delivered / 2.0;
+            self.rate = self.delivered / 2.0;
             return false;
         }
         if cause == Cause::Host {
@@ -89,12 +94,15 @@ impl Launch {
         }
         let queued = round.queue > round.base / 8.0 + 2e-3;
         let keeps_up = round.delivered >= 0.8 * sent_before.min(round.sent) && !queued;
-        if let Some(capacity) = round.capacity
+        // Trains spread as the narrowest link spreads them: half of that now, most of it next.
+        let capacity = round.capacity.filter(|c| *c > self.delivered && *c < self.rate * 32.0);
+        if let Some(capacity) = capacity
             && keeps_up
-            && capacity > self.rate
-            && capacity < self.rate * 32.0
         {
-            // Trains spread as the narrowest link spreads them: half of it now, most of it next.
+            if self.rate > 0.9 * capacity {
+                self.rate = 0.95 * capacity;
+                return true;
+            }
             let next = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
             self.rate = (capacity * next).max(self.rate);
             return false;
@@ -104,4 +112,9 @@ impl Launch {
         }
         false
     }
+}
+
+/// The queue, in seconds, that says stop.
+fn overfull(base: f64) -> f64 {
+    (base / 4.0).max(5e-3)
 }

@@ -169,7 +169,11 @@ impl CongestionController for Native {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        if let Some(round) = self.rounds.on_feedback(feedback, self.rate) {
+        let alarm = match &self.state {
+            State::Launch(launch) => launch.alarm(self.rounds.base()),
+            State::Cruise => None,
+        };
+        if let Some(round) = self.rounds.on_feedback(feedback, self.rate, alarm) {
             self.on_round(&round);
         }
     }

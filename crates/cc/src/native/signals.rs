@@ -7,6 +7,10 @@ use crate::interface::{Feedback, Sent};
 /// A round is at least this long, so that reports and threads, which come in steps of half a
 /// millisecond, do not pass for changes of rate.
 const SHORTEST: f64 = 4e-3;
+/// Reports in a row that must show a queue before it is believed within a round.
+const ALARMS: u32 = 3;
+/// Loss beside a queue, as a share of what arrived, that alarms as a long queue does.
+const ALARM_LOSS: f64 = 0.1;
 /// Rounds remembered.
 const RECENT: usize = 8;
 /// Queueing below this is the noise of threads and batches, not a queue.
@@ -77,6 +81,7 @@ pub(super) struct Rounds {
     reports: u32,
     /// Delivered in the last rounds, newest first, in bytes a second.
     recent: [f64; RECENT],
+    alarms: u32,
 }
 
 impl Rounds {
@@ -95,6 +100,7 @@ impl Rounds {
             limited: 0,
             reports: 0,
             recent: [0.0; RECENT],
+            alarms: 0,
         }
     }
 
@@ -102,8 +108,15 @@ impl Rounds {
         self.sent += sent.bytes.get() as f64;
     }
 
-    /// Takes feedback; the round, if it ended one. `rate` is the rate in force.
-    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, rate: f64) -> Option<Round> {
+    /// Takes feedback; the round, if it ended one. `rate` is the rate in force. In the launch a
+    /// round also ends when the queue passes `alarm` seconds, or heavy loss sets in beside a
+    /// queue, in several reports: by the end of a whole round the overshoot would have doubled.
+    pub(super) fn on_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        rate: f64,
+        alarm: Option<f64>,
+    ) -> Option<Round> {
         let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
         let sum = &mut self.sum;
         sum.lost += lost as f64 - feedback.spurious as f64;
@@ -121,11 +134,22 @@ impl Rounds {
         if let Some(q) = feedback.queueing_delay {
             let q = q.as_secs_f64();
             self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
+            let seen = q > 2e-3 + self.base / 50.0;
+            let lossy = seen && lost as f64 > ALARM_LOSS * feedback.acked_packets as f64;
+            let alarming = alarm.is_some_and(|alarm| q > alarm || lossy);
+            self.alarms = if alarming { self.alarms + 1 } else { 0 };
+            if self.alarms >= ALARMS {
+                self.least_queue = Some(q);
+            }
         }
         self.over |= feedback.round_ended;
         let span = seconds(feedback.now) - seconds(self.started);
         // The flag may come early in a short round; a flow that stopped still ends its rounds.
         let complete = self.over && span >= SHORTEST.max(self.base * 0.9);
+        if self.alarms >= ALARMS && span >= SHORTEST {
+            self.alarms = 0;
+            return Some(self.finish(feedback.now, span, rate));
+        }
         (complete || span > 4.0 * self.srtt + 0.5).then(|| self.finish(feedback.now, span, rate))
     }
 

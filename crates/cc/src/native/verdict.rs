@@ -47,6 +47,8 @@ pub(super) struct Judge {
     /// Loss in rounds with an empty queue.
     idle_loss: f64,
     highest_queue: f64,
+    /// The queue a round ago, when what is now known as lost was sent.
+    queue_before: f64,
     heavy: u32,
     last: Cause,
 }
@@ -59,19 +61,20 @@ impl Judge {
     pub(super) fn judge(&mut self, round: &Round) -> Cause {
         let loss = round.loss();
         self.highest_queue = (self.highest_queue * FADE).max(round.queue);
-        let empty = round.queue < 2e-4 + round.base / 100.0;
+        let queue = round.queue.max(std::mem::replace(&mut self.queue_before, round.queue));
+        let empty = queue < 2e-4 + round.base / 100.0;
         if empty && round.arrived >= 16.0 {
             self.idle_loss += (loss - self.idle_loss) / 4.0;
         }
         self.heavy = if loss > BACKSTOP { self.heavy + 1 } else { 0 };
-        let cause = self.cause(round, loss, empty);
+        let cause = self.cause(round, loss, queue, empty);
         if cause != Cause::None {
             self.last = cause;
         }
         cause
     }
 
-    fn cause(&self, round: &Round, loss: f64, empty: bool) -> Cause {
+    fn cause(&self, round: &Round, loss: f64, queue: f64, empty: bool) -> Cause {
         if self.heavy >= 2 {
             return Cause::Backstop;
         }
@@ -86,7 +89,7 @@ impl Judge {
         }
         // A queue counts as full only where one could be seen at all.
         let seen = self.highest_queue > 2e-3_f64.max(round.base / 16.0);
-        let full = seen && round.queue > FULL * self.highest_queue;
+        let full = seen && queue > FULL * self.highest_queue;
         let beyond_doubt = loss - self.idle_loss > EXCESS.max(round.doubt());
         if (full && loss > self.idle_loss + round.doubt()) || (beyond_doubt && !empty) {
             Cause::Congestion

@@ -1,18 +1,16 @@
-//! Ed25519 keys that name the two ends of a connection, and how people see them.
+//! Ed25519 keys that name the two ends of a connection. How people see them is their owner's
+//! business.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::str::FromStr;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 
-/// The first word of a key's line.
-const ALGORITHM: &str = "packtrain-ed25519";
 /// What stands before the 32 bytes in a `SubjectPublicKeyInfo` (RFC 8410 section 4).
 const SPKI_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
@@ -24,9 +22,6 @@ const FILE_MAX: u64 = 16 << 10;
 /// Why something is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A line is not `packtrain-ed25519 BASE64 [comment]`.
-    #[error("not a packtrain public key; it should read `packtrain-ed25519 BASE64 comment`")]
-    NotPublic,
     /// Bytes are not an Ed25519 private key in PKCS#8 (RFC 8410).
     #[error("not an Ed25519 private key in PKCS#8")]
     NotPrivate,
@@ -142,50 +137,11 @@ impl PublicKey {
     pub fn from_spki(spki: &[u8]) -> Option<Self> {
         Some(Self(spki.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
-
-    /// `SHA256:` and the hash of the `SubjectPublicKeyInfo`, for people to compare.
-    pub fn fingerprint(&self) -> String {
-        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.to_spki());
-        format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
-    }
-
-    /// A line for `authorized_keys` or `known_hosts`: `packtrain-ed25519 BASE64 comment`.
-    pub fn to_line(&self, comment: &str) -> String {
-        let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
-        format!("{self} {comment}").trim_end().to_owned()
-    }
-
-    /// Reads `packtrain-ed25519 BASE64 [comment]`; gives the comment too.
-    ///
-    /// # Errors
-    /// `NotPublic`.
-    pub fn from_line(line: &str) -> Result<(Self, String), KeyError> {
-        let mut words = line.trim().splitn(3, char::is_whitespace);
-        if words.next() != Some(ALGORITHM) {
-            return Err(KeyError::NotPublic);
-        }
-        let key = words.next().and_then(|word| STANDARD.decode(word).ok());
-        let key = key.and_then(|key| key.try_into().ok()).ok_or(KeyError::NotPublic)?;
-        Ok((Self(key), words.next().unwrap_or_default().trim().to_owned()))
-    }
-}
-
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ALGORITHM} {}", STANDARD.encode(self.0))
-    }
 }
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.fingerprint())
-    }
-}
-
-impl FromStr for PublicKey {
-    type Err = KeyError;
-    fn from_str(line: &str) -> Result<Self, KeyError> {
-        Self::from_line(line).map(|(key, _)| key)
+        write!(f, "{}", STANDARD.encode(self.0))
     }
 }
 

@@ -39,21 +39,8 @@ fn a_file_is_private_and_never_overwritten() {
 }
 
 #[test]
-fn lines_are_written_and_read() {
+fn a_public_key_survives_its_encoding() {
     let key = Identity::generate([1; 32]).public();
-    let line = key.to_line("me on\nhere ");
-    assert_eq!(PublicKey::from_line(&line).unwrap(), (key, "me onhere".to_owned()));
-    assert_eq!(key.to_line("").parse::<PublicKey>().unwrap(), key);
-    for bad in [
-        "",
-        "ssh-ed25519 AAAA x",
-        "packtrain-ed25519",
-        "packtrain-ed25519 AAAA x",
-        "packtrain-ed25519 !! x",
-    ] {
-        assert!(PublicKey::from_line(bad).is_err(), "{bad}");
-    }
-    assert!(key.fingerprint().starts_with("SHA256:") && key.fingerprint().len() == 50);
     assert_eq!(PublicKey::from_spki(&key.to_spki()), Some(key));
     assert_eq!(PublicKey::from_spki(&key.to_spki()[1..]), None);
     assert_eq!(PublicKey::from_spki(&[&key.to_spki()[..], b"x"].concat()), None);
@@ -63,5 +50,5 @@ fn lines_are_written_and_read() {
 fn printing_an_identity_shows_no_secret() {
     let key = Identity::generate([1; 32]);
     let shown = format!("{key:?}");
-    assert!(shown.contains("SHA256:") && shown.len() < 100, "{shown}");
+    assert!(!shown.contains("pkcs8") && shown.len() < 100, "{shown}");
 }

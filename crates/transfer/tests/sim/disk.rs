@@ -161,7 +161,9 @@ impl Disk {
     pub fn rewrite_journal(&mut self, bytes: Vec<u8>) {
         self.journal_stable = bytes.len();
         self.journal = bytes;
-        self.naming.clear();
+        for (_, len) in self.naming.values_mut() {
+            *len = 0;
+        }
     }
 
     pub fn remove_journal(&mut self) {

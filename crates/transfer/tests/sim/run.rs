@@ -94,6 +94,8 @@ pub struct Run<'a> {
     /// Chunks durable and reported in this run.
     pub durable: BTreeSet<Key>,
     pub steps: u64,
+    /// Microseconds that a step takes at most: with slow steps a run has many syncs.
+    pace: u64,
     stream_left: Option<(EntryId, u64)>,
 }
 
@@ -107,6 +109,7 @@ impl<'a> Run<'a> {
     ) -> Self {
         let mut rng = Rng::new(seed);
         let now = Time::from_nanos(1 + rng.below(1 << 40));
+        let pace = [3_000, 300_000][rng.below(2) as usize];
         let source = Source::new(options.clone(), now);
         let sink = Sink::new(options.clone(), &disk.journal, [7; 16], now).expect("our journal");
         let mut run = Self {
@@ -144,6 +147,7 @@ impl<'a> Run<'a> {
             durable_unreported: BTreeSet::new(),
             durable: BTreeSet::new(),
             steps: 0,
+            pace,
             stream_left: None,
         };
         run.up();
@@ -200,7 +204,7 @@ impl<'a> Run<'a> {
     /// One thing happens.
     pub fn step(&mut self) {
         self.steps += 1;
-        self.now += Duration::from_micros(self.rng.below(3000));
+        self.now += Duration::from_micros(self.rng.below(self.pace));
         self.pump();
         if self.is_over() {
             return;
