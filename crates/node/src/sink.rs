@@ -11,7 +11,7 @@ mod target;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use packtrain_io::clock;
 use packtrain_io::disk::JournalFile;
 use packtrain_object::{EntryKind, RelPath};
@@ -136,6 +136,7 @@ struct Runner<'a> {
     outcome: Option<Outcome>,
     told: Time,
     reports: Vec<(Vec<u8>, FileReport)>,
+    gone: bool,
 }
 
 /// The journal, made when it is first written.
@@ -183,6 +184,7 @@ impl<'a> Runner<'a> {
             outcome: None,
             told: Time::ZERO,
             reports: Vec::new(),
+            gone: false,
         })
     }
 
@@ -194,13 +196,18 @@ impl<'a> Runner<'a> {
         self.act();
         while self.outcome.is_none() {
             let wait = self.next_timeout().to_std();
-            let control = self.setup.control.rx.clone();
+            // A connection that is gone has nothing more to say.
+            let control = if self.gone { never() } else { self.setup.control.rx.clone() };
             let answers = self.answers.clone();
             select! {
                 recv(control) -> incoming => match incoming {
                     Ok(Incoming::Message(message)) => self.message(message),
-                    Ok(Incoming::Closed(failure)) => self.sink.cancel(clock::now(), failure),
+                    Ok(Incoming::Closed(failure)) => {
+                        self.gone = true;
+                        self.sink.cancel(clock::now(), failure);
+                    }
                     Err(_) => {
+                        self.gone = true;
                         let gone = Failure::new(FailureKind::Temporary, "the connection is gone");
                         self.sink.cancel(clock::now(), gone);
                     }
@@ -213,7 +220,11 @@ impl<'a> Runner<'a> {
                         self.answer(answer);
                     }
                 },
-                default(wait) => self.sink.on_timeout(clock::now()),
+                default(wait) => {}
+            }
+            let now = clock::now();
+            if self.sink.poll_timeout().is_some_and(|at| at <= now) {
+                self.sink.on_timeout(now);
             }
             if let Some(failure) = self.setup.stop.take() {
                 self.sink.cancel(clock::now(), failure);

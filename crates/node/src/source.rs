@@ -7,7 +7,7 @@ mod holes;
 mod table;
 mod walk;
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, Digest, Entry, EntryId};
 use packtrain_transfer::message::{Message, Options};
@@ -87,6 +87,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         outcome: None,
         told: Time::ZERO,
         streaming: false,
+        gone: false,
     };
     runner.run()
 }
@@ -102,6 +103,7 @@ struct Runner<'a> {
     outcome: Option<Outcome>,
     told: Time,
     streaming: bool,
+    gone: bool,
 }
 
 impl Runner<'_> {
@@ -119,7 +121,8 @@ impl Runner<'_> {
             let now = clock::now();
             let tick = Duration::from_millis(100);
             let wait = self.source.poll_timeout().map_or(tick, |at| at.since(now).min(tick));
-            let control = self.setup.control.rx.clone();
+            // A connection that is gone has nothing more to say.
+            let control = if self.gone { never() } else { self.setup.control.rx.clone() };
             let inbox = self.inbox.clone();
             select! {
                 recv(control) -> incoming => {
@@ -136,7 +139,11 @@ impl Runner<'_> {
                         self.news(item);
                     }
                 },
-                default(wait.to_std()) => self.source.on_timeout(clock::now()),
+                default(wait.to_std()) => {}
+            }
+            let now = clock::now();
+            if self.source.poll_timeout().is_some_and(|at| at <= now) {
+                self.source.on_timeout(now);
             }
             if let Some(failure) = self.setup.stop.take() {
                 self.source.cancel(clock::now(), failure);
@@ -161,8 +168,12 @@ impl Runner<'_> {
         let now = clock::now();
         match incoming {
             Some(Incoming::Message(message)) => self.message(message),
-            Some(Incoming::Closed(failure)) => self.source.cancel(now, failure),
+            Some(Incoming::Closed(failure)) => {
+                self.gone = true;
+                self.source.cancel(now, failure);
+            }
             None => {
+                self.gone = true;
                 let gone = Failure::new(FailureKind::Temporary, "the connection is gone");
                 self.source.cancel(now, gone);
             }

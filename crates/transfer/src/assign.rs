@@ -150,10 +150,14 @@ impl Assigner {
         quiet: Option<Offset>,
         out: &mut VecDeque<SourceAction>,
     ) {
-        if self.lanes.len() < 2 || now.since(self.looked) < HEALTH_EVERY {
+        if now.since(self.looked) < HEALTH_EVERY {
             return;
         }
+        // Also when there is nothing to compare: `poll_timeout` must not stay in the past.
         self.looked = now;
+        if self.lanes.len() < 2 {
+            return;
+        }
         let ids: Vec<_> = self.lanes.keys().copied().collect();
         for id in ids {
             let best_other = self.best_other(now, id);

@@ -136,7 +136,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_byte_arrives_under_loss_duplication_and_reordering(

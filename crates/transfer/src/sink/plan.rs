@@ -48,6 +48,13 @@ impl Planner {
         self.again.retain(|chunk| chunk.0 < end);
     }
 
+    /// Leaves out what of the first run lies before `chunk`.
+    fn skip_to(&mut self, chunk: ChunkIndex) {
+        if let Some(span) = self.spans.front_mut() {
+            span.start = span.start.max(chunk.0).min(span.end);
+        }
+    }
+
     /// Nothing more will be asked for.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -81,11 +88,28 @@ impl Sink {
             && let Some((chunk, is_again)) = self.planner.next()
         {
             let pieces = self.needed_pieces(chunk);
+            if pieces.is_empty() {
+                if !is_again {
+                    self.skip_if_gone(chunk);
+                }
+                continue;
+            }
             let ranges = if is_again { &mut again } else { &mut first };
             self.expect(chunk, pieces, ranges);
         }
         self.send_need(first, false);
         self.send_need(again, true);
+    }
+
+    /// If this chunk is of a file that failed, none of the file's chunks need be looked at: they
+    /// may be very many, those of a stream without end.
+    fn skip_if_gone(&mut self, chunk: ChunkIndex) {
+        let Some(piece) = self.layout.piece_at(chunk.start()) else { return };
+        if !self.entries.is_moving(piece.entry)
+            && let Some(range) = self.layout.range_of(piece.entry)
+        {
+            self.planner.skip_to(ChunkIndex::of(range.end));
+        }
     }
 
     /// The pieces of a chunk that are to be moved.

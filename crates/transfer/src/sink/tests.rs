@@ -175,6 +175,18 @@ fn what_is_asked_for_stays_in_the_window() {
 }
 
 #[test]
+fn a_stream_that_fails_is_not_planned_on() {
+    let mut sink = sink();
+    let all = [entry("stream", EntryKind::Stream)];
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &all))).unwrap();
+    let nothing = TargetState { target: None, temporary: None };
+    sink.on_examined(now(), EntryId(0), vec![nothing]);
+    assert!(plans(&actions(&mut sink)).len() > 100);
+    sink.on_write_failed(EntryId(0), Failure::new(FailureKind::TargetRefused, "no"));
+    assert_eq!(plans(&actions(&mut sink)).len(), 0);
+}
+
+#[test]
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
     let end = Message::ManifestEnd { entries: 0, failed: 0, vanished: 0, failures: vec![] };

@@ -1,0 +1,194 @@
+//! What the core does with packets and frames that arrive.
+
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use serde_json::json;
+
+use crate::breaker::Verdict;
+use crate::codec::frame::{Frame, Report};
+use crate::core::{Control, Core, Envelope};
+use crate::life::reason_of;
+use crate::path::Answer;
+use crate::seam::{CloseReason, Event, Placed, Placement};
+
+impl Core {
+    /// A data packet arrived. False if it makes no sense at this end.
+    #[inline]
+    pub(crate) fn on_data(
+        &mut self,
+        envelope: &Envelope,
+        offset: u64,
+        bytes: &[u8],
+        placement: &mut impl Placement,
+    ) -> bool {
+        let Some(receiver) = &mut self.receiver else { return false };
+        if bytes.is_empty() || offset.checked_add(bytes.len() as u64).is_none() {
+            return false;
+        }
+        let window = &mut self.lanes[usize::from(envelope.lane)].window;
+        let gap = envelope.pn > window.next();
+        let placed = if self.life.is_over() {
+            Placed::NoRoom
+        } else {
+            placement.place(Offset(offset), bytes)
+        };
+        let (lane, pn) = (envelope.lane, envelope.pn);
+        if receiver.on_data(lane, pn, gap, bytes.len(), placed, &mut self.stats) {
+            window.set(pn);
+        }
+        true
+    }
+
+    /// A control packet arrived.
+    pub(crate) fn on_control(&mut self, now: Time, envelope: &Envelope, frames: Vec<Frame>) {
+        let window = &mut self.lanes[usize::from(envelope.lane)].window;
+        let gap = envelope.pn > window.next();
+        window.set(envelope.pn);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_arrival(envelope.lane, envelope.pn, gap);
+        }
+        for frame in frames {
+            if self.life.is_over() {
+                return;
+            }
+            match frame {
+                Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
+                Frame::Pong { token, .. } => self.on_pong(now, envelope, token),
+                Frame::Report(report) => self.on_report(now, &report),
+                Frame::Close { code } => self.end(now, reason_of(code), false),
+            }
+        }
+    }
+
+    /// The packets of one batch were worked through: `last` is the newest of them.
+    pub(crate) fn on_batch(
+        &mut self,
+        now: Time,
+        received_at: Time,
+        last: &Envelope,
+        room: ByteCount,
+    ) {
+        let lane = &mut self.lanes[usize::from(last.lane)];
+        let newest = last.pn + 1 == lane.window.next();
+        lane.path.on_packet(now, last.from, newest, &mut self.rng);
+        if self.life.on_heard(now) {
+            self.log.note(now, "life:recovered", || json!({}));
+            self.events.push_back(Event::Recovered);
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_batch(now, received_at, last.lane, last.pn);
+            receiver.set_room(now, room);
+        }
+    }
+
+    fn on_ping(&mut self, now: Time, envelope: &Envelope, token: u64, rtt: Duration) {
+        let size = u16::try_from(envelope.size).unwrap_or(u16::MAX);
+        let frame = Frame::Pong { token, size };
+        let Envelope { lane, from: to, .. } = *envelope;
+        self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
+        if let Some(receiver) = &mut self.receiver {
+            if !rtt.is_zero() {
+                self.told_rtt = rtt;
+            }
+            receiver.ask(now);
+        }
+    }
+
+    fn on_pong(&mut self, now: Time, envelope: &Envelope, token: u64) {
+        let lane = &mut self.lanes[usize::from(envelope.lane)];
+        match lane.path.on_pong(now, token, envelope.from) {
+            Answer::Validated(rtt) => {
+                if self.rtt.smoothed.is_none() {
+                    self.rtt.sample(now, rtt);
+                }
+                self.log.note(
+                    now,
+                    "path:validated",
+                    || json!({ "lane": envelope.lane, "to": envelope.from.to_string() }),
+                );
+                if !self.life.is_established() {
+                    self.life.establish();
+                    self.events.push_back(Event::Established { rtt });
+                }
+            }
+            Answer::Alive(rtt) => {
+                // The sender measures with data; the receiver has only this.
+                if self.sender.is_none() {
+                    self.rtt.sample(now, rtt);
+                }
+            }
+            Answer::Moved(to) => {
+                self.log.note(now, "path:moved", || json!({ "to": to.to_string() }));
+                self.events.push_back(Event::PathChanged { lane: envelope.lane, to });
+            }
+            Answer::Unknown => {
+                if let Some(sender) = &mut self.sender
+                    && sender.mtu.on_pong(now, token)
+                {
+                    self.mtu_changed(now);
+                }
+            }
+        }
+    }
+
+    fn on_report(&mut self, now: Time, report: &Report) {
+        let Some(sender) = &mut self.sender else { return };
+        self.stats.reports += 1;
+        let lanes = &mut self.lanes;
+        let outcome = sender.on_report(now, report, lanes, &mut self.rtt, &mut self.stats);
+        let Ok(outcome) = outcome else {
+            self.end(now, CloseReason::OptimisticAck, true);
+            return;
+        };
+        self.log.note(now, "recovery:report", || {
+            json!({
+                "number": report.number,
+                "in_flight": sender.in_flight(),
+                "lost": self.stats.lost_packets,
+                "rtt_ms": self.rtt.latest.as_secs_f64() * 1e3,
+                "rate": sender.pacing_rate().map(|r| r.as_bps()),
+            })
+        });
+        if outcome.host_drops > 0 {
+            let drain_rate = Some(outcome.drain).filter(|d| d.as_bps() > 0);
+            self.host_limited(report.host_drops, drain_rate);
+        }
+        if outcome.mtu_changed {
+            self.mtu_changed(now);
+        }
+        match outcome.verdict {
+            Verdict::Fine => {}
+            Verdict::Braked(to) => {
+                self.log.note(now, "breaker:braked", || json!({ "to": to.as_bps() }));
+                self.events.push_back(Event::Braked { to });
+            }
+            Verdict::Stop => self.end(now, CloseReason::Breaker, true),
+        }
+    }
+
+    /// At most one such event waits for the owner.
+    fn host_limited(&mut self, drops: u64, drain_rate: Option<DataRate>) {
+        let event = Event::HostLimited { drops, drain_rate };
+        match self.events.back_mut() {
+            Some(last @ Event::HostLimited { .. }) => *last = event,
+            _ => self.events.push_back(event),
+        }
+    }
+
+    pub(super) fn mtu_changed(&mut self, now: Time) {
+        let Some(sender) = &self.sender else { return };
+        let mtu = sender.mtu.current();
+        self.log.note(now, "mtu:changed", || json!({ "mtu": mtu }));
+        self.events.push_back(Event::MtuChanged { mtu: ByteCount(u64::from(mtu)) });
+    }
+
+    pub(super) fn end(&mut self, now: Time, reason: CloseReason, tell: bool) {
+        if self.life.is_over() {
+            return;
+        }
+        self.log.note(now, "life:closed", || json!({ "why": reason.to_string() }));
+        self.life.close(now, &reason, tell);
+        self.controls.clear();
+        self.revoke(Offset(0)..Offset(u64::MAX));
+        self.events.push_back(Event::Closed(reason));
+    }
+}
