@@ -45,10 +45,8 @@ fn transport(cc: &str) -> Result<Arc<TransportConfig>> {
     config.receive_window(WINDOW.into());
     config.send_window(u64::from(WINDOW));
     match cc {
-        "cubic" => {
-            config
-                .congestion_controller_factory(Arc::new(quinn::congestion::CubicConfig::default()))
-        }
+        "cubic" => config
+            .congestion_controller_factory(Arc::new(quinn::congestion::CubicConfig::default())),
         "bbr" => {
             config.congestion_controller_factory(Arc::new(quinn::congestion::BbrConfig::default()))
         }
