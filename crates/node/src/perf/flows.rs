@@ -209,7 +209,7 @@ struct Pattern(Vec<u8>);
 
 impl Pattern {
     fn new() -> Self {
-        Self((0..2 * PATTERN).map(|n| (n * 31 >> 3) as u8).collect())
+        Self((0..2 * PATTERN).map(|n| ((n * 31) >> 3) as u8).collect())
     }
 }
 

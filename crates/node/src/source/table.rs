@@ -118,10 +118,17 @@ fn changed(path: &str) -> Failure {
     Failure::new(FailureKind::Changed, text)
 }
 
+/// Open files and when each was last used.
+#[derive(Default)]
+struct OpenFiles {
+    files: HashMap<EntryId, (Arc<SourceFile>, u64)>,
+    clock: u64,
+}
+
 /// Reads pieces of the table's files.
 pub(super) struct Files {
     table: Arc<Table>,
-    open: Mutex<(HashMap<EntryId, (Arc<SourceFile>, u64)>, u64)>,
+    open: Mutex<OpenFiles>,
 }
 
 impl Files {
@@ -135,20 +142,20 @@ impl Files {
             return self.table.open(piece.entry).map(Arc::new);
         }
         let mut open = self.open.lock().expect("no holder panics");
-        open.1 += 1;
-        let clock = open.1;
-        if let Some((file, used)) = open.0.get_mut(&piece.entry) {
+        open.clock += 1;
+        let clock = open.clock;
+        if let Some((file, used)) = open.files.get_mut(&piece.entry) {
             *used = clock;
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(self.table.open(piece.entry)?);
-        if open.0.len() >= OPEN_FILES {
-            let oldest = open.0.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+        if open.files.len() >= OPEN_FILES {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
             if let Some(oldest) = oldest {
-                open.0.remove(&oldest);
+                open.files.remove(&oldest);
             }
         }
-        open.0.insert(piece.entry, (Arc::clone(&file), clock));
+        open.files.insert(piece.entry, (Arc::clone(&file), clock));
         Ok(file)
     }
 }

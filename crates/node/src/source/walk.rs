@@ -128,7 +128,7 @@ pub(crate) fn filters(options: &Options) -> Result<Filters, Failure> {
 }
 
 fn walk(
-    mut walker: Walker,
+    walker: Walker,
     sources: usize,
     table: &Table,
     credit: &Credit,
@@ -137,7 +137,7 @@ fn walk(
     table.set_roots(walker.roots().to_vec());
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let mut any = false;
-    while let Some(item) = walker.next() {
+    for item in walker {
         match item {
             Ok(item) => {
                 any = true;

@@ -111,7 +111,7 @@ impl Shared {
             if let Some(up) = &*this.up.lock().expect("no holder panics") {
                 up.fetch_add(1, Ordering::Relaxed);
             }
-            let buffer: Vec<u8> = (0..WRITE).map(|n| (n * 31 >> 3) as u8).collect();
+            let buffer: Vec<u8> = (0..WRITE).map(|n| ((n * 31) >> 3) as u8).collect();
             let mut left = this.share.load(Ordering::Acquire);
             while left > 0 && !this.over.load(Ordering::Acquire) {
                 let step = left.min(WRITE as u64) as usize;

@@ -36,9 +36,9 @@ const RANK_PIPE: u8 = 20;
 /// Word from a transport's threads to the transports themselves.
 pub(crate) enum Internal {
     /// The datagram flow.
-    Udp(FlowEvent),
+    Udp(Box<FlowEvent>),
     /// A TCP stream is up.
-    TcpUp(TcpStream),
+    TcpUp(Box<TcpStream>),
     /// A TCP stream is over.
     TcpOver(TransportId, String),
 }
@@ -114,7 +114,7 @@ impl SourceTransports {
         }
         if self.plan.tcp() {
             let tell = Arc::clone(&tell);
-            let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(stream)));
+            let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream))));
             if let Ok(end) = TcpEnd::listen(&self.plan, up) {
                 offer.tcp = end.port();
                 offer.tcp_key = end.key();
@@ -134,7 +134,7 @@ impl SourceTransports {
             Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 let payload = ReaderPayload::new(reader.clone());
                 let tell = Arc::clone(&tell);
-                let events = move |e| tell(TransportNews::Internal(Internal::Udp(e)));
+                let events = move |e| tell(TransportNews::Internal(Internal::Udp(Box::new(e))));
                 match udp::start_sender(&self.plan, sockets, &flow, offer, payload, events) {
                     Ok(handle) => {
                         let waker = handle.waker();
@@ -223,8 +223,8 @@ impl SourceTransports {
         observer: &dyn Observer,
     ) -> Vec<TransportNews> {
         match internal {
-            Internal::Udp(event) => self.udp_event(event, observer),
-            Internal::TcpUp(stream) => self.tcp_up(stream),
+            Internal::Udp(event) => self.udp_event(*event, observer),
+            Internal::TcpUp(stream) => self.tcp_up(*stream),
             Internal::TcpOver(id, why) => {
                 vec![TransportNews::Event(id, TransportEvent::Closed(temporary(why)))]
             }
