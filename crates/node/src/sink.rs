@@ -308,7 +308,11 @@ impl<'a> Runner<'a> {
                 self.setup.control.tx.send(&message);
             }
             SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
-            SinkAction::MakeDirectory(id, entry) => self.meta(MetaJob::Directory(id, entry)),
+            SinkAction::MakeDirectory(id, entry) => {
+                // Here and now: files in it may arrive before another thread had its turn.
+                let made = self.target.make_directory(&entry);
+                self.sink.on_made(id, made);
+            }
             SinkAction::MakeSymlink(id, entry) => self.meta(MetaJob::Symlink(id, entry)),
             SinkAction::MakeEmpty(id, entry) => self.meta(MetaJob::Empty(id, entry)),
             SinkAction::Expect(plan) => self.assembly.expect(plan),

@@ -21,7 +21,6 @@ pub(super) const MARK: &str = ".packtrain-";
 /// Work on names, done in order.
 pub(super) enum MetaJob {
     Examine(EntryId, Vec<Entry>),
-    Directory(EntryId, Entry),
     Symlink(EntryId, Entry),
     Empty(EntryId, Entry),
     Hash(EntryId, Entry),
@@ -59,7 +58,6 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
         MetaJob::Examine(first, entries) => {
             Some(Answer::Examined(first, entries.iter().map(|e| target.examine(e)).collect()))
         }
-        MetaJob::Directory(id, entry) => Some(Answer::Made(id, target.make_directory(&entry))),
         MetaJob::Symlink(id, entry) => Some(Answer::Made(id, target.make_symlink(&entry))),
         MetaJob::Empty(id, entry) => {
             let shared = super::SharedTarget(Arc::clone(target));
