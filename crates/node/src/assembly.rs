@@ -28,7 +28,7 @@ const BLOCK_MEMORY: u64 = 56 << 20;
 /// Memory for chunks of small files.
 const SMALL_MEMORY: u64 = 40 << 20;
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
-const SMALL_FILE: u64 = 1 << 20;
+pub(crate) const SMALL_FILE: u64 = 1 << 20;
 
 /// Where pieces are written to.
 pub(crate) trait PieceTarget: Send + Sync + 'static {

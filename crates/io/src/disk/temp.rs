@@ -114,6 +114,36 @@ impl Root {
         })
     }
 
+    /// Like [`Root::write_small`], with the metadata set while the file is open, so that
+    /// [`Root::commit_ready`] has nothing left to do but the renaming.
+    ///
+    /// # Errors
+    /// What the file system says; the temporary is gone then.
+    pub fn write_ready(
+        &self,
+        target: &RelPath,
+        tag: &str,
+        bytes: &[u8],
+        mode: u32,
+        meta: &Meta,
+    ) -> io::Result<()> {
+        let mut file = File::from(self.with_temp(target, tag, create)?);
+        let written = file.write_all(bytes);
+        written.and_then(|()| Ok(meta::apply_to_file(&file, mode, meta)?)).inspect_err(|_| {
+            let _ = self.remove_temp(target, tag);
+        })
+    }
+
+    /// Gives a temporary made by [`Root::write_ready`] the target's name.
+    ///
+    /// # Errors
+    /// What the file system says. The temporary stays then.
+    pub fn commit_ready(&self, target: &RelPath, tag: &str) -> io::Result<()> {
+        self.with_temp(target, tag, |place, temp| {
+            rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)
+        })
+    }
+
     /// Gives the temporary its metadata and the target's name, in place of what had it.
     /// Nothing is synced: the caller has done so, or will.
     ///

@@ -13,7 +13,7 @@ use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 use packtrain_units::ByteCount;
 
-use crate::assembly::PieceTarget;
+use crate::assembly::{PieceTarget, SMALL_FILE};
 use crate::paths::show;
 
 /// Files synced one by one rather than with their whole file system.
@@ -188,6 +188,8 @@ impl Target {
         let place = self.place(entry)?;
         let result = if self.in_place(entry) {
             self.root.settle(&place, &self.meta(entry))
+        } else if self.is_ready(entry) {
+            self.root.commit_ready(&place, &self.tag)
         } else {
             self.root.commit(&place, &self.tag, &self.meta(entry))
         };
@@ -219,6 +221,12 @@ impl Target {
     pub(crate) fn hash(&self, entry: &Entry) -> Option<Digest> {
         let file = self.root.open_read(&self.place(entry).ok()?).ok()?;
         hash_file(&file)
+    }
+
+    /// Whether the entry's temporary gets its metadata when it is written: a small file whose
+    /// mode does not depend on what it replaces.
+    fn is_ready(&self, entry: &Entry) -> bool {
+        self.options.preserve_mode && entry.size().is_some_and(|size| size <= SMALL_FILE)
     }
 
     fn in_place(&self, entry: &Entry) -> bool {
@@ -323,10 +331,13 @@ impl PieceTarget for SharedTarget {
         }
         let place = target.place(entry)?;
         target.dirty.lock().expect("no holder panics").many = true;
-        target
-            .root
-            .write_small(&place, &target.tag, bytes)
-            .map_err(|e| target.failure(entry, "cannot write", &e))
+        let (root, tag) = (&target.root, &target.tag);
+        let written = if target.is_ready(entry) {
+            root.write_ready(&place, tag, bytes, entry.mode, &target.meta(entry))
+        } else {
+            root.write_small(&place, tag, bytes)
+        };
+        written.map_err(|e| target.failure(entry, "cannot write", &e))
     }
 }
 
