@@ -34,6 +34,8 @@ pub(crate) struct Target {
     open: Mutex<OpenFiles>,
     /// Big files written since the last sync, as long as they are few.
     dirty: Mutex<Dirty>,
+    /// The stream, once its end is known.
+    stream: Mutex<Option<EntryId>>,
     /// Files got their names since the last sync.
     pub(crate) renamed: AtomicBool,
     /// Directories this transfer made: nothing was in them before.
@@ -63,8 +65,8 @@ impl Target {
         options: Options,
     ) -> Self {
         let (open, fresh) = (Mutex::default(), Mutex::default());
-        let (dirty, renamed) = (Mutex::default(), AtomicBool::new(false));
-        Self { root, prefix, rename, tag, options, open, dirty, renamed, fresh }
+        let (dirty, stream, renamed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { root, prefix, rename, tag, options, open, dirty, stream, renamed, fresh }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -188,7 +190,7 @@ impl Target {
         let place = self.place(entry)?;
         let result = if self.in_place(entry) {
             self.root.settle(&place, &self.meta(entry))
-        } else if self.is_ready(entry) {
+        } else if self.is_ready(entry) && !self.is_stream(id) {
             self.root.commit_ready(&place, &self.tag)
         } else {
             self.root.commit(&place, &self.tag, &self.meta(entry))
@@ -227,6 +229,11 @@ impl Target {
     /// mode does not depend on what it replaces.
     fn is_ready(&self, entry: &Entry) -> bool {
         self.options.preserve_mode && entry.size().is_some_and(|size| size <= SMALL_FILE)
+    }
+
+    /// Whether this entry's size became known only at its end.
+    fn is_stream(&self, id: EntryId) -> bool {
+        *self.stream.lock().expect("no holder panics") == Some(id)
     }
 
     fn in_place(&self, entry: &Entry) -> bool {
@@ -291,6 +298,7 @@ impl Target {
 
     /// A stream's file gets the length that the stream turned out to have.
     pub(crate) fn set_len(&self, id: EntryId, entry: &Entry, len: u64) -> Result<(), Failure> {
+        *self.stream.lock().expect("no holder panics") = Some(id);
         let file = self.file(id, entry)?;
         file.set_len(len).map_err(|e| self.failure(entry, "cannot set the length", &e))
     }
