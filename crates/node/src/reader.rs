@@ -61,6 +61,25 @@ impl Chunk {
     }
 }
 
+impl Chunk {
+    /// The parts of `range` that could be read.
+    pub(crate) fn readable(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        // Failures are noted in offset order.
+        for bad in self.bad.iter().filter(|b| b.start < range.end && range.start < b.end) {
+            if at < bad.start {
+                parts.push(at..bad.start);
+            }
+            at = at.max(bad.end);
+        }
+        if at < range.end {
+            parts.push(at..range.end);
+        }
+        parts
+    }
+}
+
 impl Drop for Chunk {
     fn drop(&mut self) {
         self.pool.put(std::mem::take(&mut self.bytes));

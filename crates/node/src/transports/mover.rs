@@ -59,20 +59,20 @@ impl Mover {
         spawn(name, move || {
             let mut due = clock::now();
             while let Some(range) = this.next() {
-                let chunk = ChunkIndex::of(range.start);
-                // Not to be had: its entry failed, and the source takes the range back.
-                let Some(slice) = reader.get(chunk).and_then(|c| Slice::new(&c, range.clone()))
-                else {
-                    continue;
-                };
-                this.sending(range.clone());
-                if let Some(rate) = rate {
-                    // Behind the schedule, by waiting for bytes, nothing is made up for.
-                    due = due.max(clock::now()) + rate.time_for(range.end.since(range.start));
-                    std::thread::sleep(due.since(clock::now()).to_std());
-                }
-                if !send(range.start, slice) {
-                    return;
+                // Not to be had: the reader is closing, and everything is returned anyway.
+                let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else { continue };
+                // What cannot be read belongs to an entry that failed: the source takes it back.
+                for part in chunk.readable(&range) {
+                    let Some(slice) = Slice::new(&chunk, part.clone()) else { continue };
+                    this.sending(part.clone());
+                    if let Some(rate) = rate {
+                        // Behind the schedule, by waiting for bytes, nothing is made up for.
+                        due = due.max(clock::now()) + rate.time_for(part.end.since(part.start));
+                        std::thread::sleep(due.since(clock::now()).to_std());
+                    }
+                    if !send(part.start, slice) {
+                        return;
+                    }
                 }
             }
         });
