@@ -50,7 +50,7 @@ pub enum BuildError {
 
 /// The names that `build` knows; an argument follows a colon.
 pub fn names() -> &'static [&'static str] {
-    &["native", "fixed:RATE"]
+    &["native", "native:background", "fixed:RATE"]
 }
 
 /// The controller called `name`, such as `native` or `fixed:800mbit`.
@@ -64,6 +64,7 @@ pub fn build(
     };
     match (stem, argument) {
         ("native", None) => Ok(Box::new(Native::new(config))),
+        ("native", Some("background")) => Ok(Box::new(Native::background(config))),
         ("native", Some(a)) => Err(BuildError::Argument { name: "native", argument: a.to_owned() }),
         ("fixed", None) => Err(BuildError::NoArgument { name: "fixed", example: "fixed:800mbit" }),
         ("fixed", Some(a)) => {

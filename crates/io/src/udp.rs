@@ -27,4 +27,4 @@ use portable as platform;
 pub use buffers::{BufferSizes, BufferWarning};
 pub use ports::{PortRange, PortRangeError};
 pub use slab::{Message, RecvSlab};
-pub use socket::{BindError, Drops, Ecn, Offloads, SendError, UdpSocket};
+pub use socket::{BindError, Drops, Ecn, LOWER_EFFORT, Offloads, SendError, UdpSocket};

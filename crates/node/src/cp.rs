@@ -144,6 +144,7 @@ fn ask(request: &CpRequest) -> Ask {
         },
         cc: request.cc.clone(),
         streams: request.streams.unwrap_or(1),
+        background: request.background,
         ports: request.ports.map(|p| (p.first, p.last)),
         ticket: None,
         peer: Vec::new(),

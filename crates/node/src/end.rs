@@ -70,6 +70,7 @@ impl Ask {
         Plan {
             choice,
             cc: self.cc.clone(),
+            background: self.background,
             streams: self.streams.min(allowed.streams.unwrap_or(64)).clamp(1, 64),
             allowed: allowed.transports.clone(),
             rate_bps,

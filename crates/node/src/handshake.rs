@@ -24,6 +24,8 @@ pub(crate) struct Ask {
     pub(crate) cc: Option<String>,
     /// TCP streams.
     pub(crate) streams: u32,
+    /// Give way to other traffic.
+    pub(crate) background: bool,
     /// Ports for data, first and last.
     pub(crate) ports: Option<(u16, u16)>,
     /// The token of a ticket that lets the caller in.

@@ -1,7 +1,7 @@
 //! What runs: transfers wired to disks and sockets, the server, the keys.
 //!
 //! [`api`] is what the command asks and hears; [`cp`], [`serve`], [`perf`], [`keys`] and [`demo`]
-//! do it. A transfer's two ends are [`source`](mod@source) and [`sink`]: each drives a state
+//! do it. A transfer's two ends are `source` and `sink`: each drives a state
 //! machine of `packtrain-transfer` with threads of its own.
 
 pub mod api;

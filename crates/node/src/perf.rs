@@ -287,6 +287,7 @@ pub fn client(
         choice: if choice == TransportChoice::Tcp { 2 } else { 1 },
         cc: request.cc.clone(),
         streams: 1,
+        background: false,
         ports: None,
         ticket: tunnel.token,
         peer: Vec::new(),

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) choice: TransportChoice,
     pub(crate) cc: Option<String>,
     pub(crate) streams: u32,
+    /// Give way to other traffic.
+    pub(crate) background: bool,
     pub(crate) rate_bps: Option<u64>,
     pub(crate) ports: Option<PortRange>,
     pub(crate) hints: Hints,

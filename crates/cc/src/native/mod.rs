@@ -50,7 +50,8 @@ pub struct Native {
     judge: Judge,
     cruise: Cruise,
     drain: Drain,
-    compete: Compete,
+    /// None: it yields to whoever fills the queue.
+    compete: Option<Compete>,
     /// Bytes a second in force.
     rate: f64,
     host_cap: Option<HostCap>,
@@ -86,10 +87,21 @@ impl Native {
             judge: Judge::default(),
             cruise: Cruise::new(rng.fork()),
             drain: Drain::new(config.now),
-            compete: Compete::default(),
+            compete: Some(Compete::default()),
             host_cap: None,
             small_quantum: false,
         }
+    }
+
+    /// A controller that never competes: beside flows that fill the queue it goes down to its
+    /// least window, and takes what they leave.
+    pub fn background(config: &ControllerConfig) -> Self {
+        Self { compete: None, ..Self::new(config) }
+    }
+
+    /// The window that competing asks for, while it does.
+    fn competing(&self) -> Option<f64> {
+        self.compete.as_ref().and_then(Compete::window)
     }
 
     fn on_round(&mut self, round: &Round) {
@@ -106,7 +118,9 @@ impl Native {
             State::Cruise => {
                 self.cruise.on_round(round, verdict, self.mtu);
                 self.drain.on_round(round, self.rounds.base_seen_at());
-                self.compete.on_round(round, verdict, self.cruise.window());
+                if let Some(compete) = &mut self.compete {
+                    compete.on_round(round, verdict, self.cruise.window());
+                }
             }
         }
         self.update_rate();
@@ -146,7 +160,7 @@ impl Native {
 
     /// The window of the steady state, in bytes: the network answers to it, not to the pace.
     fn window(&self) -> f64 {
-        let window = self.cruise.window().max(self.compete.window().unwrap_or(0.0));
+        let window = self.cruise.window().max(self.competing().unwrap_or(0.0));
         window * self.cruise.gain() * self.drain.gain()
     }
 
@@ -203,7 +217,7 @@ impl CongestionController for Native {
     fn state(&self) -> String {
         let name = match &self.state {
             State::Launch(_) => "launch",
-            State::Cruise if self.compete.window().is_some() => "compete",
+            State::Cruise if self.competing().is_some() => "compete",
             State::Cruise if self.drain.gain() < 1.0 => "drain",
             State::Cruise => "cruise",
         };

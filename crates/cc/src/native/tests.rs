@@ -189,3 +189,28 @@ fn the_ceiling_holds() {
     let (goodput, _) = fluid.run(&mut native, 3.0);
     assert!(goodput * 8.0 < 51e6, "{goodput}");
 }
+
+#[test]
+fn in_the_background_it_fills_an_empty_link_and_never_competes() {
+    let config = ControllerConfig {
+        mtu: ByteCount(1472),
+        seed: 1,
+        now: Time::from_nanos(1_000_000_000),
+        ceiling: None,
+        rtt: Some(Duration::from_millis(50)),
+    };
+    let mut native = Native::background(&config);
+    let mut fluid = Fluid::new(1000.0, 50.0, 200.0);
+    fluid.run(&mut native, 4.0);
+    let (goodput, queue) = fluid.run(&mut native, 4.0);
+    assert!(goodput > 0.9 * fluid.rate && queue < 12e-3, "{goodput} {queue}");
+    // The rest of the queue is somebody else's, and grows: it slows down.
+    let alone = native.pacing_rate();
+    for step in 0..400 {
+        let standing = 2e-3 * f64::from(step / 4).min(50.0);
+        fluid.report(&mut native, (300_000.0, 0.0, standing), step % 4 == 3);
+        fluid.now += 0.0125 + standing / 4.0;
+        assert!(!native.state().starts_with("compete"), "{}", native.state());
+    }
+    assert!(native.pacing_rate() < alone, "{:?} of {alone:?}", native.pacing_rate());
+}

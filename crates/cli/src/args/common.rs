@@ -30,8 +30,8 @@ pub(crate) struct TransportArgs {
     /// Send no faster than this, such as 500mbit or 60MB/s.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,
-    /// Give way to other traffic (not in this version).
-    #[arg(long, hide = true)]
+    /// Give way to other traffic.
+    #[arg(long)]
     pub(crate) background: bool,
 }
 

@@ -164,9 +164,6 @@ fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
 /// Options given by hand that would do nothing are mistakes; those of later versions are refused
 /// wherever they come from.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
-    if request.background {
-        return Err(Exit::usage("--background is not in this version: set a ceiling with --rate"));
-    }
     if nearness(matches, "linger") > 1 || request.linger != LINGER {
         return Err(Exit::usage(
             "--linger is not in this version: the other end keeps its journal, and the same \

@@ -105,7 +105,6 @@ fn what_would_do_nothing_is_refused() {
         ("--rate 0 a b", "rate of zero"),
         ("--linger 10 a b", "`10s` or `10ms`"),
         ("--linger 10m a b", "not in this version"),
-        ("--background a b", "not in this version"),
         ("--streams 0 a b", "1 to 64"),
         ("--from0 a b", "--files-from"),
         ("--force-delete a b", "--delete"),

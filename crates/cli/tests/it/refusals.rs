@@ -21,7 +21,6 @@ fn features_of_later_versions_are_refused() {
         ("cp --via auto a b", "depots are not in this version"),
         ("cp --via d1,d2 a b", "depots are not in this version"),
         ("cp --streams auto a b", "`auto` is not in this version"),
-        ("cp --background a b", "--background is not in this version"),
         ("cp --linger 1m a b", "--linger is not in this version"),
         ("cp --transport udt a b", "`udt` is not in this version"),
         ("cp --transport sabul a b", "`sabul` is not in this version"),

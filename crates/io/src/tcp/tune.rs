@@ -7,6 +7,18 @@ use packtrain_units::{ByteCount, Duration};
 use rustix::net::sockopt;
 use socket2::{SockRef, TcpKeepalive};
 
+/// Marks what the socket sends as lower effort (RFC 8622).
+///
+/// # Errors
+/// What the system reports.
+pub fn set_lower_effort(socket: &impl AsFd) -> io::Result<()> {
+    let class = u32::from(crate::udp::LOWER_EFFORT);
+    let socket = SockRef::from(socket);
+    let four = socket.set_tos_v4(class);
+    // One of the two fits the socket's family.
+    socket.set_tclass_v6(class).or(four)
+}
+
 /// Uses the kernel's congestion control `name` for this socket.
 ///
 /// # Errors

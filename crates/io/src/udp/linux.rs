@@ -29,6 +29,8 @@ pub(super) struct Socket {
     v6: bool,
     offloads: Offloads,
     drops: u32,
+    /// The upper six bits of the traffic class, in place.
+    class: u8,
     received: sys::Received,
 }
 
@@ -54,7 +56,7 @@ impl Socket {
         }
         let offloads =
             Offloads { segmentation: gso, coalescing: gro, timestamps, ecn, dont_fragment: df };
-        Ok(Self { fd, v6, offloads, drops: 0, received: sys::Received::new() })
+        Ok(Self { fd, v6, offloads, drops: 0, class: 0, received: sys::Received::new() })
     }
 
     pub(super) fn fd(&self) -> &socket2::Socket {
@@ -108,6 +110,17 @@ impl Socket {
         left.min(most)
     }
 
+    /// Marks everything sent from now on with a DSCP (RFC 2474), given in its place.
+    pub(super) fn set_class(&mut self, class: u8) {
+        self.class = class;
+        let value = c_int::from(class);
+        // A socket that cannot be marked sends as before.
+        let _ = sys::set_option(self.fd.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, value);
+        if self.v6 {
+            let _ = sys::set_option(self.fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value);
+        }
+    }
+
     fn send_once(
         &self,
         name: &SockAddr,
@@ -123,7 +136,7 @@ impl Socket {
             used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
         }
         if let Some(ecn) = ecn {
-            let bits = c_int::from(ecn.bits()).to_ne_bytes();
+            let bits = c_int::from(self.class | ecn.bits()).to_ne_bytes();
             used = if to.is_ipv4() {
                 control.push(used, libc::IPPROTO_IP, libc::IP_TOS, &bits)
             } else {

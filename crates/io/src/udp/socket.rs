@@ -16,6 +16,9 @@ use super::slab::RecvSlab;
 /// limits allow.
 const WANTED_BUFFER: ByteCount = ByteCount(8 << 20);
 
+/// The lower-effort code point, 000001 (RFC 8622 section 4), in its place in the traffic class.
+pub const LOWER_EFFORT: u8 = 1 << 2;
+
 /// A bound UDP socket that never blocks.
 pub struct UdpSocket {
     inner: platform::Socket,
@@ -188,6 +191,12 @@ impl UdpSocket {
     ) -> Result<usize, SendError> {
         let segment = segment.clamp(1, bytes.len().max(1));
         self.inner.send(to, bytes, segment, ecn).map_err(SendError::from)
+    }
+
+    /// Marks everything sent from now on as lower effort (RFC 8622): routers that know the mark
+    /// let all other traffic go first.
+    pub fn set_lower_effort(&mut self) {
+        self.inner.set_class(LOWER_EFFORT);
     }
 
     /// Takes what waits at the socket into `slab`; gives the number of messages, zero when

@@ -59,6 +59,7 @@ impl TcpEnd {
         let _runtime = runtime::handle().enter();
         let listener = listen_in(None, plan.ports.map(|p| p.first..=p.last))?;
         let port = listener.local_addr()?.port();
+        let background = plan.background;
         let identity = Arc::new(Identity::generate(entropy::bytes()));
         let config = server_config(&identity, Arc::new(|_| true)).map_err(std::io::Error::other)?;
         let acceptor = TlsAcceptor::from(config);
@@ -73,7 +74,7 @@ impl TcpEnd {
                     let (acceptor, expected) = (acceptor.clone(), Arc::clone(&expected));
                     let (known, up) = (Arc::clone(&known), Arc::clone(&up));
                     let welcome = async move {
-                        tune_socket(&socket);
+                        tune_socket(&socket, background);
                         let stream = acceptor.accept(socket).await.ok()?;
                         let key = peer_key(stream.get_ref().1)?;
                         (key == wait_for(&expected, &known).await).then_some(())?;
@@ -114,6 +115,7 @@ impl TcpEnd {
         }
         let decide = Arc::new(move |key: &PublicKey| *key == expected);
         let Ok(config) = client_config(&self.identity, decide) else { return };
+        let background = plan.background;
         for _ in 0..streams.clamp(1, 64) {
             let (addresses, up) = (addresses.clone(), Arc::clone(&self.up));
             let connector = TlsConnector::from(Arc::clone(&config));
@@ -121,7 +123,7 @@ impl TcpEnd {
                 tokio::time::sleep(after.to_std()).await;
                 let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
                 let socket = connect_any(&addresses, &options).await.ok()?;
-                tune_socket(&socket);
+                tune_socket(&socket, background);
                 let stream = connector.connect(any_name(), socket).await.ok()?;
                 up(TlsStream::Client(stream));
                 Some(())
@@ -130,7 +132,10 @@ impl TcpEnd {
     }
 }
 
-fn tune_socket(socket: &tokio::net::TcpStream) {
+fn tune_socket(socket: &tokio::net::TcpStream, background: bool) {
+    if background {
+        let _ = tune::set_lower_effort(socket);
+    }
     // What a system lacks of these, it does without.
     let _ = tune::set_nodelay(socket);
     let _ = tune::set_dead_after(socket, DEAD);

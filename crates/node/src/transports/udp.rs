@@ -22,8 +22,12 @@ const JUMBO: ByteCount = ByteCount(8_972);
 
 /// Binds the sockets of a flow, or says why not.
 pub(crate) fn bind(plan: &Plan) -> Result<Vec<UdpSocket>, String> {
-    UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
-        .map_err(|e| e.to_string())
+    let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
+        .map_err(|e| e.to_string())?;
+    if plan.background {
+        sockets.iter_mut().for_each(UdpSocket::set_lower_effort);
+    }
+    Ok(sockets)
 }
 
 pub(crate) fn ports(sockets: &[UdpSocket]) -> Vec<u16> {
@@ -82,7 +86,8 @@ pub(crate) fn start_sender<P: Payload + Send + 'static>(
         now,
         rtt: None,
     };
-    let name = plan.cc.as_deref().unwrap_or("native");
+    let name =
+        plan.cc.as_deref().unwrap_or(if plan.background { "native:background" } else { "native" });
     let controller = packtrain_cc::build(name, &controller).map_err(|e| e.to_string())?;
     let flow = Flow::new(config, Some(controller), now).map_err(|e| e.to_string())?;
     flow::spawn_sender(sockets, flow, payload, events).map_err(|e| e.to_string())
