@@ -23,7 +23,7 @@ pub const SITE: &str = "/etc/packtrain";
 pub struct Dirs {
     /// `$XDG_CONFIG_HOME/packtrain`: configuration, keys, `known_hosts`, `authorized_keys`.
     pub config: PathBuf,
-    /// `$XDG_STATE_HOME/packtrain`: tickets, journals of servers, history.
+    /// `$XDG_STATE_HOME/packtrain`: tickets given out.
     pub state: PathBuf,
     /// `/etc/packtrain`.
     pub site: PathBuf,

@@ -19,6 +19,9 @@ use crate::reader::Slice;
 /// control frame behind them leaves within milliseconds.
 const PAYLOAD_QUEUE: u64 = 4 << 20;
 
+/// How far threads that read, write and hash step back.
+const NICE: i32 = 5;
+
 /// Takes the payload that arrives on the pipe; may block for room.
 pub(crate) trait PayloadSink: Send + Sync {
     /// Places `bytes` at `at`.
@@ -325,4 +328,11 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
     // The system refuses a thread only when it is out of memory or of process slots; a transfer
     // cannot go on then.
     std::thread::Builder::new().name(name).spawn(body).expect("the system gives a thread");
+}
+
+/// Makes the calling thread step back for the network's: a datagram that waits too long at a
+/// small socket buffer is lost, while a disk can wait.
+pub(crate) fn step_back() {
+    // Where it is refused everything works as before.
+    let _ = rustix::process::nice(NICE);
 }

@@ -67,6 +67,7 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     if !local_source && request.sources.iter().any(here) {
         return Err(usage("the sources are at different places: name sources at one place only"));
     }
+    crate::transports::udp::check_controller(request.cc.as_ref())?;
     let watch = Watch::new(reporter, request);
     let (outcome, moved) = match (local_source, local_dest) {
         (true, true) => local(request, &watch)?,

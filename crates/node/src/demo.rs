@@ -24,7 +24,7 @@ pub fn run() -> Result<(), NodeError> {
     let begun = clock::now();
     let place = Place::new()?;
     say(&format!(
-        "packtrain demo: about 2.1 GiB of disk in {} for a minute (set TMPDIR for another place)",
+        "packtrain demo: up to 2.3 GiB of disk in {} for a minute (set TMPDIR for another place)",
         place.0.display()
     ));
     files::check_room(&place.0)?;

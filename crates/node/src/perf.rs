@@ -273,6 +273,7 @@ pub fn client(
     };
     let (host, port) = split_host(&request.server)
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
+    crate::transports::udp::check_controller(request.cc.as_ref())?;
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, &|n| reporter.notice(&n))?;

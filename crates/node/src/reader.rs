@@ -14,7 +14,7 @@ use packtrain_transfer::Failure;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
-use crate::control::spawn;
+use crate::control::{spawn, step_back};
 
 /// Chunks in memory at most: 80 MiB.
 const MAX_CHUNKS: usize = 20;
@@ -187,7 +187,10 @@ impl Reader {
         }));
         for n in 0..THREADS {
             let this = reader.clone();
-            spawn(&format!("read-{n}"), move || this.work());
+            spawn(&format!("read-{n}"), move || {
+                step_back();
+                this.work();
+            });
         }
         reader
     }

@@ -246,6 +246,7 @@ impl Runner<'_> {
                 }
                 self.source.on_transport_event(now, id, event);
             }
+            TransportNews::Hopeless(failure) => self.source.cancel(now, failure),
             TransportNews::Internal(internal) => {
                 for item in self.setup.transports.internal(internal, self.setup.observer) {
                     self.transport(item);

@@ -73,6 +73,8 @@ pub(crate) enum TransportNews {
     Up(TransportId, u8),
     /// Word of a transport.
     Event(TransportId, TransportEvent),
+    /// There is none, and none will come.
+    Hopeless(Failure),
     /// For the transports themselves.
     Internal(sources::Internal),
 }

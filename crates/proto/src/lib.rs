@@ -32,3 +32,15 @@ pub use seam::{
     Transmit,
 };
 pub use stats::{FlowStats, Limit};
+
+/// For fuzzers: what lies behind the authentication.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads the plaintext of a control packet and writes what it read.
+    pub fn frames(text: &[u8]) {
+        for frame in crate::codec::frame::parse(text).iter().flatten() {
+            let mut out = Vec::new();
+            crate::codec::frame::write(frame, &mut out);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use packtrain_units::Offset;
 
 use super::block::block_size;
 use super::{Assembly, Plan, WriteEvent, len};
-use crate::control::spawn;
+use crate::control::{spawn, step_back};
 
 /// Threads that write and hash.
 const THREADS: usize = 2;
@@ -37,6 +37,7 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>) {
     for n in 0..THREADS {
         let (assembly, queue) = (assembly.clone(), queue.clone());
         spawn(&format!("write-{n}"), move || {
+            step_back();
             let mut scratch = Vec::new();
             for job in &queue {
                 match job {

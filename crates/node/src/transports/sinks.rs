@@ -124,8 +124,8 @@ impl SinkTransports {
     /// Ends them all; what the source says they did.
     pub(crate) fn close(&mut self) -> Moved {
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Off) {
+            // Its thread says goodbye by itself; nobody waits for it.
             flow.close(CloseReason::Done);
-            flow.join();
         }
         self.tcp = None;
         std::mem::take(&mut self.moved)

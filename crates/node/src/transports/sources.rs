@@ -25,6 +25,9 @@ use crate::session::Observer;
 /// How long UDP and TCP have before the pipe is used.
 const RACE: Duration = Duration::from_secs(2);
 
+/// Without any transport for this long, and no pipe allowed, the transfer ends.
+const GIVE_UP: Duration = Duration::from_secs(35);
+
 const UDP: TransportId = TransportId(0);
 const PIPE: TransportId = TransportId(1);
 const FIRST_TCP: u32 = 2;
@@ -54,6 +57,7 @@ enum Udp {
 pub(crate) struct SourceTransports {
     plan: Plan,
     started: Time,
+    alone_since: Time,
     control: Option<ControlSender>,
     reader: Option<Reader>,
     tell: Option<Tell>,
@@ -75,6 +79,7 @@ impl SourceTransports {
         Self {
             plan,
             started: clock::now(),
+            alone_since: clock::now(),
             control: None,
             reader: None,
             tell: None,
@@ -197,6 +202,17 @@ impl SourceTransports {
     pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
         self.sample(now);
         let alone = !self.udp_up && self.streams.is_empty();
+        if !alone || self.plan.pipe() {
+            self.alone_since = now;
+        } else if now.since(self.alone_since) >= GIVE_UP {
+            self.alone_since = now;
+            let name = self.plan.choice.name();
+            let text = format!(
+                "nothing gets through by {name} between the two ends: open its ports (--ports), or \
+                 let --transport auto choose"
+            );
+            return vec![TransportNews::Hopeless(temporary(text))];
+        }
         let waited = now.since(self.started) >= RACE;
         let hopeless = matches!(self.udp, Udp::Off | Udp::Over) && self.tcp.is_none();
         if self.pipe.is_some() || !alone || !self.plan.pipe() || !(waited || hopeless) {

@@ -9,8 +9,11 @@ use packtrain_io::{clock, entropy};
 use packtrain_proto::{Flow, FlowConfig, FlowKeys, Payload, Placement, Role, Suite};
 use packtrain_units::{ByteCount, DataRate};
 
+use packtrain_transfer::FailureKind;
+
 use super::Plan;
 use super::offer::{FlowOffer, Offer};
+use crate::api::NodeError;
 
 /// Sockets of one flow: with default buffers eight hold 3 ms at 8 Gbit/s, which is what a busy
 /// host may let a thread wait.
@@ -19,6 +22,17 @@ const LANES: usize = 8;
 const MTU_V4: ByteCount = ByteCount(1_472);
 const MTU_V6: ByteCount = ByteCount(1_452);
 const JUMBO: ByteCount = ByteCount(8_972);
+
+/// Whether there is a congestion controller of this name.
+pub(crate) fn check_controller(name: Option<&String>) -> Result<(), NodeError> {
+    let Some(name) = name else { return Ok(()) };
+    let config =
+        ControllerConfig { mtu: MTU_V4, seed: 0, now: clock::now(), ceiling: None, rtt: None };
+    match packtrain_cc::build(name, &config) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(NodeError::new(FailureKind::Usage, format!("--cc: {e}"))),
+    }
+}
 
 /// Binds the sockets of a flow, or says why not.
 pub(crate) fn bind(plan: &Plan) -> Result<Vec<UdpSocket>, String> {
