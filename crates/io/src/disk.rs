@@ -30,6 +30,7 @@ pub use read::{ReadError, SourceFile};
 pub use root::{DirItem, Root};
 pub use stat::{Kind, Stat};
 pub use sync::Space;
+
 pub use temp::is_temp_name;
 pub use trouble::{Trouble, classify};
 pub use walk::{WalkFailure, WalkItem, WalkOptions, Walker};

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crossbeam_channel::Sender;
-use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, EntryId, Piece};
+use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
 use packtrain_units::{ByteCount, Offset};
@@ -25,6 +25,9 @@ use writers::Job;
 
 /// Memory for incomplete and unwritten data of big files.
 const BLOCK_MEMORY: u64 = 56 << 20;
+/// How long data waits for room before some is lent, and how often in a row.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const MOST_WAITS: u32 = 240;
 /// Memory for chunks of small files.
 const SMALL_MEMORY: u64 = 40 << 20;
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
@@ -75,6 +78,8 @@ struct State {
     plans: HashMap<ChunkIndex, Vec<Plan>>,
     block_memory: u64,
     small_memory: u64,
+    /// Small memory beyond the limit, lent against a deadlock.
+    lent: u64,
     /// Blocks in the order in which they got a buffer, for spilling.
     filling: VecDeque<(ChunkIndex, usize)>,
     spare: Vec<Vec<u8>>,
@@ -222,14 +227,29 @@ impl Assembly {
     pub(crate) fn place_waiting(&self, at: Offset, bytes: &[u8]) {
         let mut state = self.state();
         let (mut at, mut bytes) = (at, bytes);
-        while !bytes.is_empty() {
+        let mut waited = 0;
+        while !bytes.is_empty() && at < SPACE_END {
             // A block at a time, so that a large frame never needs more room than there is.
             let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
             while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
                 if state.closed {
                     return;
                 }
-                state = self.0.room.wait(state).expect("no holder panics");
+                let (held, timeout) =
+                    self.0.room.wait_timeout(state, PATIENCE).expect("no holder panics");
+                state = held;
+                if timeout.timed_out() {
+                    // Whoever would make room may wait behind this very data: lend some.
+                    state.lent = (state.lent + CHUNK.get()).min(SMALL_MEMORY);
+                    waited += 1;
+                    if waited > MOST_WAITS {
+                        // No honest peer holds this much back: what it sends is dropped, and
+                        // its connection heard again.
+                        return;
+                    }
+                } else {
+                    waited = 0;
+                }
             }
             at += ByteCount(step as u64);
             bytes = &bytes[step..];
@@ -239,7 +259,7 @@ impl Assembly {
     fn place_locked(&self, state: &mut State, at: Offset, bytes: &[u8]) -> Placed {
         let mut outcome = Placed::Duplicate;
         let (mut at, mut bytes) = (at, bytes);
-        while !bytes.is_empty() {
+        while !bytes.is_empty() && at < SPACE_END {
             let chunk = ChunkIndex::of(at);
             let room = len(&(at..chunk.range().end)).min(bytes.len() as u64) as usize;
             match state.place(chunk, at, &bytes[..room], &self.0.jobs) {
@@ -308,7 +328,7 @@ impl State {
                     let Some(part) = overlap(&range, &(*base..end)) else { continue };
                     if buffer.is_empty() {
                         let size = len(&(*base..end));
-                        if self.small_memory + size > SMALL_MEMORY {
+                        if self.small_memory + size > SMALL_MEMORY + self.lent {
                             return Placed::NoRoom;
                         }
                         self.small_memory += size;
@@ -361,7 +381,9 @@ impl State {
 
     /// Writes the blocks that have waited longest for their missing parts as far as they go.
     fn spill(&mut self, jobs: &Sender<Job>) {
-        for _ in 0..8 {
+        let mut handed = 0;
+        while handed < 8 {
+            // Entries of blocks long written are passed over.
             let Some((chunk, n)) = self.filling.pop_front() else { return };
             let plans = self.plans.get_mut(&chunk);
             for plan in plans.into_iter().flatten() {
@@ -369,6 +391,7 @@ impl State {
                     && let Some(job) = block::spill(chunk, piece, entry, blocks, n)
                 {
                     let _ = jobs.send(job);
+                    handed += 1;
                 }
             }
         }
@@ -460,6 +483,10 @@ impl State {
                 .and_then(|last| block::complete(chunk, piece, entry, &mut blocks[last], last))
             {
                 jobs.push(job);
+            } else if let Some(last) = keep.checked_sub(1)
+                && let Some(job) = block::reread(chunk, piece, entry, &mut blocks[last], last)
+            {
+                jobs.push(job);
             }
             if left > 0 && *open == 0 {
                 done = finished(chunk, piece, blocks);
@@ -510,9 +537,9 @@ impl Memory<'_> {
         }
         *self.used += BLOCK.get();
         self.filling.push_back((chunk, block));
-        // Every queue is bounded: entries of blocks long written are dropped when many pile up.
-        if self.filling.len() > 4096 {
-            self.filling.drain(..2048);
+        // At most so many blocks have buffers: what is older than twice that was written.
+        if self.filling.len() > 4 * (BLOCK_MEMORY / BLOCK.get()) as usize {
+            self.filling.pop_front();
         }
         Some(self.spare.pop().unwrap_or_else(|| vec![0; BLOCK.get() as usize]))
     }

@@ -5,9 +5,10 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use packtrain_transfer::message::{self, Message};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Offset;
@@ -43,8 +44,20 @@ pub(crate) struct Control {
     pub(crate) tx: ControlSender,
     /// What comes in.
     pub(crate) rx: Receiver<Incoming>,
+    /// Reads from the connection, where that is a task.
+    reader: Option<tokio::task::AbortHandle>,
     /// Where payload on the pipe goes, once somebody expects it.
     pub(crate) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // What is queued still leaves; nobody listens any more.
+        self.tx.close();
+        if let Some(reader) = &self.reader {
+            reader.abort();
+        }
+    }
 }
 
 enum Outgoing {
@@ -60,13 +73,30 @@ pub(crate) struct ControlSender {
     waiting: Arc<Waiting>,
 }
 
+/// Answers that may wait for a peer that does not read them.
+const MOST_ANSWERS: u64 = 8 << 20;
+/// Messages that may wait to be looked at; then the connection is not read.
+const MOST_WAITING: usize = 256;
+
 #[derive(Default)]
 struct Waiting {
+    /// Bytes of frames queued and not written.
+    frames: AtomicU64,
     state: Mutex<(u64, bool)>,
     changed: Condvar,
 }
 
 impl Waiting {
+    fn written(&self, outgoing: &Outgoing) {
+        match outgoing {
+            Outgoing::Data(_, slice) => self.left(slice.len() as u64),
+            Outgoing::Frame(frame) => {
+                self.frames.fetch_sub(frame.len() as u64, Ordering::Relaxed);
+            }
+            Outgoing::Close => {}
+        }
+    }
+
     fn left(&self, bytes: u64) {
         let mut state = self.state.lock().expect("no holder panics");
         state.0 -= bytes;
@@ -84,6 +114,7 @@ impl ControlSender {
     pub(crate) fn send(&self, message: &Message) {
         let mut frame = Vec::new();
         message::encode(message, &mut frame);
+        self.waiting.frames.fetch_add(frame.len() as u64, Ordering::Relaxed);
         let _ = self.queue.send(Outgoing::Frame(frame));
     }
 
@@ -105,6 +136,13 @@ impl ControlSender {
     /// Ends the connection once everything queued has left.
     pub(crate) fn close(&self) {
         let _ = self.queue.send(Outgoing::Close);
+    }
+
+    /// Waits until everything queued before `close` has left, or `limit` has passed.
+    pub(crate) fn wait_closed(&self, limit: std::time::Duration) {
+        let state = self.waiting.state.lock().expect("no holder panics");
+        let left = self.waiting.changed.wait_timeout_while(state, limit, |state| !state.1);
+        drop(left.expect("no holder panics"));
     }
 
     /// Lets go of everybody who waits for room.
@@ -131,9 +169,7 @@ pub(crate) fn over_streams(
                     write_both(&mut output, &header, slice.bytes())
                 }
             };
-            if let Outgoing::Data(_, slice) = &outgoing {
-                waiting.left(slice.len() as u64);
-            }
+            waiting.written(&outgoing);
             if result.and_then(|()| if queue.is_empty() { output.flush() } else { Ok(()) }).is_err()
             {
                 break;
@@ -166,7 +202,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
 {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (control, mut queue, mut inbound) = parts();
+    let (mut control, mut queue, mut inbound) = parts();
     let waiting = Arc::clone(&control.tx.waiting);
     let (mut input, mut output) = tokio::io::split(stream);
     tokio::spawn(async move {
@@ -182,9 +218,7 @@ where
                     }
                 }
             };
-            if let Outgoing::Data(_, slice) = &outgoing {
-                waiting.left(slice.len() as u64);
-            }
+            waiting.written(&outgoing);
             let flushed = match result {
                 Ok(()) if queue.is_empty() => output.flush().await,
                 other => other,
@@ -196,7 +230,7 @@ where
         waiting.close();
         let _ = output.shutdown().await;
     });
-    tokio::spawn(async move {
+    let reader = tokio::spawn(async move {
         let mut buffer = vec![0; 256 << 10];
         loop {
             match input.read(&mut buffer).await {
@@ -212,6 +246,7 @@ where
             }
         }
     });
+    control.reader = Some(reader.abort_handle());
     control
 }
 
@@ -264,7 +299,13 @@ impl Inbound {
             let next = next.map_err(|e| Failure::new(FailureKind::Protocol, e.to_string()))?;
             match next {
                 None => break,
-                Some(Message::Ping(n)) => self.tx.send(&Message::Pong(n)),
+                Some(Message::Ping(n)) => {
+                    if self.tx.waiting.frames.load(Ordering::Relaxed) > MOST_ANSWERS {
+                        let text = "the other end asks and does not read the answers";
+                        return Err(Failure::new(FailureKind::Protocol, text));
+                    }
+                    self.tx.send(&Message::Pong(n));
+                }
                 Some(Message::Data { offset, bytes }) => {
                     let sink = self.payload.get().ok_or_else(|| {
                         Failure::new(FailureKind::Protocol, "payload before it was asked for")
@@ -273,7 +314,9 @@ impl Inbound {
                     self.taken += bytes.len() as u64;
                 }
                 Some(message) => {
-                    let _ = self.queue.send(Incoming::Message(message));
+                    if self.queue.send(Incoming::Message(message)).is_err() {
+                        return Err(Failure::new(FailureKind::Temporary, "nobody listens"));
+                    }
                 }
             }
         }
@@ -296,7 +339,7 @@ impl Inbound {
 fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
     let (queue, outgoing) = mpsc::unbounded_channel();
     let tx = ControlSender { queue, waiting: Arc::default() };
-    let (events, rx) = unbounded();
+    let (events, rx) = bounded(MOST_WAITING);
     let payload: Arc<OnceLock<Arc<dyn PayloadSink>>> = Arc::default();
     let inbound = Inbound {
         decoder: message::Decoder::new(),
@@ -305,7 +348,7 @@ fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
         taken: 0,
         tx: tx.clone(),
     };
-    (Control { tx, rx, payload }, outgoing, inbound)
+    (Control { tx, rx, reader: None, payload }, outgoing, inbound)
 }
 
 fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result<()> {

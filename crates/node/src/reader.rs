@@ -139,8 +139,13 @@ impl BufferPool {
 }
 
 enum Slot {
-    Reading,
-    Ready { chunk: Arc<Chunk>, touched: bool, used: u64 },
+    /// Being read, for the plan that was in force at this count of the clock.
+    Reading(u64),
+    Ready {
+        chunk: Arc<Chunk>,
+        touched: bool,
+        used: u64,
+    },
 }
 
 #[derive(Default)]
@@ -150,7 +155,8 @@ struct State {
     urgent: VecDeque<ChunkIndex>,
     ahead: VecDeque<ChunkIndex>,
     hashed: HashSet<ChunkIndex>,
-    pinned: HashSet<ChunkIndex>,
+    /// Chunks of a stream: they cannot be read again.
+    pinned: HashMap<ChunkIndex, Piece>,
     untouched: usize,
     /// A stream feeds the chunks: one that is not here yet will come.
     streaming: bool,
@@ -224,6 +230,17 @@ impl Reader {
     /// The digest of this chunk did not fit: read it and hash it again.
     pub(crate) fn doubt(&self, chunk: ChunkIndex) {
         let mut state = self.state();
+        if let Some(piece) = state.pinned.get(&chunk).cloned() {
+            // A stream cannot be read again: what is held is hashed again.
+            let held = state.touch(chunk);
+            drop(state);
+            if let Some(bytes) = held.as_ref().and_then(|held| held.get(&piece.range)) {
+                let digest = digest::piece(piece.file_offset, piece.whole, bytes);
+                let digests = vec![PieceDigest { entry: piece.entry, digest }];
+                (self.0.events)(ReadEvent::Read(chunk, digests));
+            }
+            return;
+        }
         state.hashed.remove(&chunk);
         state.remove(chunk);
     }
@@ -288,7 +305,7 @@ impl Reader {
         state.clock += 1;
         let slot = Slot::Ready { chunk: Arc::new(held), touched: true, used: state.clock };
         state.slots.insert(chunk, slot);
-        state.pinned.insert(chunk);
+        state.pinned.insert(chunk, piece.clone());
         drop(state);
         self.wake();
         true
@@ -308,14 +325,14 @@ impl Reader {
     }
 
     fn work(&self) {
-        while let Some((chunk, pieces, hash)) = self.next_job() {
+        while let Some((chunk, pieces, hash, generation)) = self.next_job() {
             let (read, digests, failures) = self.read(&pieces, hash);
             // Failures are told before a transport can stumble over them.
             for (entry, failure) in failures {
                 (self.0.events)(ReadEvent::Failed(entry, failure));
             }
             let mut state = self.state();
-            if matches!(state.slots.get(&chunk), Some(Slot::Reading)) {
+            if matches!(state.slots.get(&chunk), Some(Slot::Reading(at)) if *at == generation) {
                 state.clock += 1;
                 state.untouched += 1;
                 let used = state.clock;
@@ -331,17 +348,19 @@ impl Reader {
         }
     }
 
-    fn next_job(&self) -> Option<(ChunkIndex, Vec<Piece>, bool)> {
+    fn next_job(&self) -> Option<(ChunkIndex, Vec<Piece>, bool, u64)> {
         let mut state = self.state();
         loop {
             if state.closed {
                 return None;
             }
             if let Some(chunk) = state.next_chunk() {
-                state.slots.insert(chunk, Slot::Reading);
+                state.clock += 1;
+                let generation = state.clock;
+                state.slots.insert(chunk, Slot::Reading(generation));
                 let pieces = state.plans.get(&chunk).cloned().unwrap_or_default();
                 let hash = state.hashed.insert(chunk);
-                return Some((chunk, pieces, hash));
+                return Some((chunk, pieces, hash, generation));
             }
             state = self.0.changed.wait(state).expect("no holder panics");
         }
@@ -414,7 +433,7 @@ impl State {
                 return Some(chunk);
             }
         }
-        let reading = self.slots.values().filter(|s| matches!(s, Slot::Reading)).count();
+        let reading = self.slots.values().filter(|s| matches!(s, Slot::Reading(_))).count();
         if self.untouched + reading >= AHEAD {
             return None;
         }
@@ -436,10 +455,10 @@ impl State {
         let oldest = self
             .slots
             .iter()
-            .filter(|(index, _)| !self.pinned.contains(index))
+            .filter(|(index, _)| !self.pinned.contains_key(index))
             .filter_map(|(index, slot)| match slot {
                 Slot::Ready { touched, used, .. } => Some((!*touched, *used, *index)),
-                Slot::Reading => None,
+                Slot::Reading(_) => None,
             })
             .min();
         if let Some((_, _, index)) = oldest {

@@ -30,8 +30,10 @@ use crate::ssh::MARKER;
 use crate::tickets::{Ticket, TicketBook};
 use crate::transports::{Hints, Moved};
 
-/// Connections served at a time; more wait.
+/// Clients served at a time; more are told to come again.
 const MOST_CLIENTS: usize = 64;
+/// Connections that have not been let in yet; more are dropped.
+const MOST_STRANGERS: usize = 128;
 /// How long a stranger has for the TLS handshake.
 const SHAKE: Duration = Duration::from_secs(10);
 /// A network that is gone this long ends a connection.
@@ -51,9 +53,12 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     let control = control::over_streams("ssh", input, output);
     let site = Allowed::by_policy()?;
     let admit = move |_: &Ask| Ok(site);
-    end::serve(control, ssh_hints(), admit, &Unwatched, Stop::new(stop))?;
+    let tx = control.tx.clone();
+    let ended = end::serve(control, ssh_hints(), admit, &Unwatched, Stop::new(stop));
     // What is still queued for the caller leaves before the process does.
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tx.close();
+    tx.wait_closed(std::time::Duration::from_secs(5));
+    ended?;
     Ok(())
 }
 
@@ -82,8 +87,16 @@ impl Door {
             let mut allowed = self.base.clone();
             allowed.read_only |= grant.read_only;
             if let (Some(base), Some(own)) = (&allowed.root, &grant.root) {
-                // Joining an absolute path replaces the base, as the file's owner meant it.
-                allowed.root = Some(base.join(own));
+                // An absolute one replaces the base, as the file's owner meant it; a relative one
+                // stays below it whatever links clients have put there.
+                let found = std::fs::canonicalize(base.join(own)).map_err(|e| {
+                    Failure::new(FailureKind::NotAuthorised, format!("this key's directory: {e}"))
+                })?;
+                if own.is_relative() && !found.starts_with(base) {
+                    let text = "this key's directory leads out of the served one";
+                    return Err(Failure::new(FailureKind::NotAuthorised, text));
+                }
+                allowed.root = Some(found);
             }
             return Ok(allowed);
         }
@@ -147,6 +160,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
     let door = Arc::new(door);
     let served = Arc::new(AtomicU64::new(0));
     let room = Arc::new(Semaphore::new(MOST_CLIENTS));
+    let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
     runtime::handle().block_on(async {
         loop {
             let tick = tokio::time::sleep(std::time::Duration::from_millis(100));
@@ -163,7 +177,11 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let Ok(stranger) = Arc::clone(&strangers).try_acquire_owned() else {
+                // Too many who have not said who they are: this one may come again.
+                continue;
+            };
+            let room = Arc::clone(&room);
             let (acceptor, door, served) = (acceptor.clone(), Arc::clone(&door), Arc::clone(&served));
             let (done, stop) = (Arc::clone(&listening.done), listening.stop.clone());
             tokio::spawn(async move {
@@ -183,7 +201,16 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                     own: own.into_iter().collect(),
                 };
                 let work = move || {
-                    let admit = |ask: &Ask| door.admit(&key, ask);
+                    let mut permit = None;
+                    let admit = |ask: &Ask| {
+                        let allowed = door.admit(&key, ask)?;
+                        let busy = "the server has as many clients as it takes: try again later";
+                        let taken = room.try_acquire_owned();
+                        permit =
+                            Some(taken.map_err(|_| Failure::new(FailureKind::Temporary, busy))?);
+                        drop(stranger);
+                        Ok(allowed)
+                    };
                     let begun = clock::now();
                     let result = end::serve(control, hints, admit, &Unwatched, Stop::new(stop));
                     served.fetch_add(1, Ordering::AcqRel);

@@ -1,8 +1,11 @@
 //! What both ends of a transfer share: who watches it and who stops it.
 
+use packtrain_transfer::message::Message;
 use packtrain_transfer::{Failure, FailureKind, FileReport, SinkTotals, SourceTotals};
+use packtrain_units::{Duration, Time};
 
 use crate::api::{Notice, StopHandle};
+use crate::control::ControlSender;
 
 /// Watches one end of a transfer. Calls come from its thread and must not block for long.
 pub(crate) trait Observer: Send + Sync {
@@ -54,5 +57,44 @@ impl Stop {
     /// The failure to end with, if somebody wished the end.
     pub(crate) fn asked(&self) -> Option<Failure> {
         self.handle.requested().map(|_| Failure::new(FailureKind::Cancelled, "stopped on request"))
+    }
+}
+
+/// Silence after which the other end is asked whether it is there.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+/// Silence after which it is not: a machine that sleeps or a process that was stopped.
+const SILENT_AFTER: Duration = Duration::from_secs(150);
+
+/// Whether the other end is alive.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    heard: Time,
+    asked: Time,
+    over: bool,
+}
+
+impl Pulse {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { heard: now, asked: now, over: false }
+    }
+
+    /// Something came.
+    pub(crate) fn heard(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// Asks after some silence; the failure to end with, once, after too much.
+    pub(crate) fn check(&mut self, now: Time, tx: &ControlSender) -> Option<Failure> {
+        let silence = now.since(self.heard);
+        if silence >= SILENT_AFTER && !self.over {
+            self.over = true;
+            let text = format!("nothing heard from the other end for {silence}");
+            return Some(Failure::new(FailureKind::Temporary, text));
+        }
+        if silence >= ASK_AFTER && now.since(self.asked) >= ASK_AFTER {
+            self.asked = now;
+            tx.send(&Message::Ping(now.as_nanos()));
+        }
+        None
     }
 }

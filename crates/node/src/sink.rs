@@ -22,7 +22,7 @@ use packtrain_units::{Duration, Time};
 use crate::assembly::{Assembly, WriteEvent};
 use crate::control::{Control, Incoming};
 use crate::paths::show;
-use crate::session::{Observer, Stop};
+use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{Moved, SinkTransports};
 
@@ -137,6 +137,7 @@ struct Runner<'a> {
     told: Time,
     reports: Vec<(Vec<u8>, FileReport)>,
     gone: bool,
+    pulse: Pulse,
 }
 
 /// The journal, made when it is first written.
@@ -167,8 +168,8 @@ impl<'a> Runner<'a> {
                 let _ = answer.send(Answer::Written(event));
             })
         };
-        let meta = files::start_meta(Arc::clone(&target), answer.clone());
-        let sync = files::start_sync(Arc::clone(&target), answer);
+        let sync = files::start_sync(Arc::clone(&target), answer.clone());
+        let meta = files::start_meta(Arc::clone(&target), answer, sync.clone());
         let root = Arc::clone(&opened.root);
         let journal = Journal { root, place: opened.journal.clone(), file: None };
         let _ = setup.control.payload.set(Arc::new(assembly.clone()));
@@ -185,6 +186,7 @@ impl<'a> Runner<'a> {
             told: Time::ZERO,
             reports: Vec::new(),
             gone: false,
+            pulse: Pulse::new(now),
         })
     }
 
@@ -201,7 +203,10 @@ impl<'a> Runner<'a> {
             let answers = self.answers.clone();
             select! {
                 recv(control) -> incoming => match incoming {
-                    Ok(Incoming::Message(message)) => self.message(message),
+                    Ok(Incoming::Message(message)) => {
+                        self.pulse.heard(clock::now());
+                        self.message(message);
+                    }
                     Ok(Incoming::Closed(failure)) => {
                         self.gone = true;
                         self.sink.cancel(clock::now(), failure);
@@ -225,6 +230,9 @@ impl<'a> Runner<'a> {
             let now = clock::now();
             if self.sink.poll_timeout().is_some_and(|at| at <= now) {
                 self.sink.on_timeout(now);
+            }
+            if let Some(failure) = self.pulse.check(now, &self.setup.control.tx) {
+                self.sink.cancel(now, failure);
             }
             if let Some(failure) = self.setup.stop.take() {
                 self.sink.cancel(clock::now(), failure);
@@ -326,7 +334,8 @@ impl<'a> Runner<'a> {
             SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
             SinkAction::JournalSync(token) => {
                 let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());
-                self.sync(SyncJob::Journal(token, journal));
+                // After the names and metadata that it is to cover.
+                self.meta(MetaJob::Then(SyncJob::Journal(token, journal)));
             }
             SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
             SinkAction::Settle(entries) => self.meta(MetaJob::Settle(entries)),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::control::{Control, Incoming, spawn};
 use crate::reader::{ReadEvent, Reader};
-use crate::session::{Observer, Stop};
+use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
 pub(crate) use table::Table;
@@ -88,6 +88,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         told: Time::ZERO,
         streaming: false,
         gone: false,
+        pulse: Pulse::new(clock::now()),
     };
     runner.run()
 }
@@ -104,6 +105,7 @@ struct Runner<'a> {
     told: Time,
     streaming: bool,
     gone: bool,
+    pulse: Pulse,
 }
 
 impl Runner<'_> {
@@ -145,6 +147,9 @@ impl Runner<'_> {
             if self.source.poll_timeout().is_some_and(|at| at <= now) {
                 self.source.on_timeout(now);
             }
+            if let Some(failure) = self.pulse.check(now, &self.setup.control.tx) {
+                self.source.cancel(now, failure);
+            }
             if let Some(failure) = self.setup.stop.take() {
                 self.source.cancel(clock::now(), failure);
             }
@@ -167,7 +172,10 @@ impl Runner<'_> {
     fn incoming(&mut self, incoming: Option<Incoming>) {
         let now = clock::now();
         match incoming {
-            Some(Incoming::Message(message)) => self.message(message),
+            Some(Incoming::Message(message)) => {
+                self.pulse.heard(now);
+                self.message(message);
+            }
             Some(Incoming::Closed(failure)) => {
                 self.gone = true;
                 self.source.cancel(now, failure);

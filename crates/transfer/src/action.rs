@@ -83,9 +83,11 @@ pub enum SinkAction {
     Sync(u64),
     /// Give each temporary its metadata and its final name; answer with `on_committed` for each.
     Commit(Vec<(EntryId, Entry)>),
-    /// Set metadata of directories, and of files that were unchanged in content; fire and forget.
+    /// Set metadata of directories, and of files that were unchanged in content. It has no answer
+    /// of its own: it is done before a `JournalSync` that comes after it is answered.
     Settle(Vec<(EntryId, Entry)>),
-    /// Make the journal (and the renames before this) durable; answer with `on_journal_synced`.
+    /// Make the journal (and the renames and every `Settle` before this) durable; answer with
+    /// `on_journal_synced`. The last one is waited for before the source hears of the end.
     JournalSync(u64),
     /// Remove the temporary of a failed entry, unless its journal makes it worth keeping.
     Discard(EntryId, Entry),

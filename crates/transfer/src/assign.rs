@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::RangeSet;
+use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::action::{SourceAction, TransportId};
@@ -201,10 +201,11 @@ impl Assigner {
                 .min_by_key(|(_, lane)| lane.time_left());
             let Some((&id, lane)) = next else { return };
             let grant = ByteCount(lane.room().min(MAX_GRANT));
-            let Some(range) = self.pool.pop_front(grant) else { return };
-            lane.assigned.insert(range.clone());
+            for range in take_grant(&mut self.pool, grant) {
+                lane.assigned.insert(range.clone());
+                out.push_back(SourceAction::Assign(id, range));
+            }
             lane.health.on_assigned(now);
-            out.push_back(SourceAction::Assign(id, range));
         }
         self.steal(now, active, out);
     }
@@ -258,6 +259,29 @@ impl Assigner {
             lane.revoke(id, part, out);
         }
     }
+}
+
+/// Takes about `most` from the front: to the end of a chunk, with all that waits in the last one,
+/// so that no two transports share a chunk (unless one gave back a part of it).
+fn take_grant(pool: &mut RangeSet, most: ByteCount) -> Vec<Range<Offset>> {
+    let Some(mut range) = pool.pop_front(most) else { return Vec::new() };
+    let boundary = ChunkIndex::of(range.end).start();
+    let was_cut = pool.first().is_some_and(|next| next.start == range.end);
+    if was_cut && range.start < boundary && boundary < range.end {
+        pool.insert(boundary..range.end);
+        range.end = boundary;
+    }
+    let end = ChunkIndex::of(Offset(range.end.0 - 1)).range().end;
+    let mut grant = vec![range];
+    while let Some(next) = pool.first().filter(|next| next.start < end)
+        && let Some(part) = pool.pop_front(end.since(next.start))
+    {
+        match grant.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => grant.push(part),
+        }
+    }
+    grant
 }
 
 impl Lane {

@@ -1,5 +1,6 @@
 //! Every limit of a transfer in one place.
 
+use packtrain_object::{CHUNK, Entry, EntryKind};
 use packtrain_units::{ByteCount, Duration};
 
 /// Entries that may be between the walk and their end at once.
@@ -7,6 +8,16 @@ pub const MAX_OUTSTANDING: usize = 128 << 10;
 /// Entries of which a sink takes notice before it calls the source a flood: those outstanding at
 /// the source and those that wait here for stable storage.
 pub(crate) const MAX_HELD: usize = 3 * MAX_OUTSTANDING;
+/// Bytes of paths and link targets that a source has between the walk and their end at once.
+pub const MAX_OUTSTANDING_PATHS: ByteCount = ByteCount(64 << 20);
+/// The same at a sink, before it calls the source a flood: what is outstanding at the source,
+/// what waits here for stable storage, and a walk that ran ahead.
+pub(crate) const MAX_HELD_PATHS: u64 = 4 * MAX_OUTSTANDING_PATHS.get();
+/// Bytes of path and link target that a single entry has at most.
+pub(crate) const MAX_ENTRY_PATHS: u64 = 8 << 10;
+/// Bytes of paths of complete files that may wait for stable storage before the source has to
+/// wait too.
+pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
 /// Complete files that may wait for stable storage before the source has to wait too.
 pub(crate) const MAX_UNSYNCED_FILES: usize = 64 << 10;
 /// Complete files after which a sync is due.
@@ -57,8 +68,9 @@ pub(crate) const WINDOW_PROBE: u64 = 4 << 20;
 pub(crate) const WINDOW_SPAN: Duration = Duration::from_secs(2);
 /// The longest range in one `Assign`.
 pub(crate) const MAX_GRANT: u64 = 32 << 20;
-/// A transport with less assigned than this much of its window is given more.
-pub(crate) const GRANT_ROOM: u64 = 1 << 20;
+/// A transport with less assigned than this much of its window is given more: with a whole chunk
+/// of room a range can always be cut at the end of a chunk.
+pub(crate) const GRANT_ROOM: u64 = CHUNK.get();
 /// A victim must have this much left for a range to be stolen from it.
 pub(crate) const MIN_STEAL: u64 = 512 << 10;
 /// A transport that placed nothing for so long loses its ranges to another one.
@@ -73,3 +85,12 @@ pub(crate) const POLICED_PENALTY: Duration = Duration::from_secs(60);
 pub(crate) const POLICED_AFTER: Duration = Duration::from_secs(5);
 /// How often rates and stalls are looked at.
 pub(crate) const HEALTH_EVERY: Duration = Duration::from_millis(250);
+
+/// Bytes of path and link target that are held as long as this entry is.
+pub(crate) fn path_bytes(entry: &Entry) -> u64 {
+    let target = match &entry.kind {
+        EntryKind::Symlink { target } => target.len(),
+        EntryKind::Directory | EntryKind::File { .. } | EntryKind::Stream => 0,
+    };
+    (entry.path.as_bytes().len() + target) as u64
+}

@@ -155,6 +155,29 @@ pub(super) fn complete(
     if full { hand_out(chunk, piece, entry, block, n) } else { None }
 }
 
+/// The job that reads block `n` back for its digest, if all of it is written without one.
+pub(super) fn reread(
+    chunk: ChunkIndex,
+    piece: &Piece,
+    entry: &Arc<Entry>,
+    block: &mut Block,
+    n: usize,
+) -> Option<Job> {
+    if !block.wants_reread(block_size(piece, n)) {
+        return None;
+    }
+    block.pending += 1;
+    Some(Job::Write(Write {
+        chunk,
+        piece: piece.clone(),
+        entry: Arc::clone(entry),
+        block: n,
+        buffer: None,
+        parts: Vec::new(),
+        hash: false,
+    }))
+}
+
 fn hand_out(
     chunk: ChunkIndex,
     piece: &Piece,

@@ -85,14 +85,15 @@ impl Assembly {
             .as_deref()
             .filter(|_| hash && result.is_ok())
             .map(|bytes| block_digest(&piece, base, &bytes[..size as usize]));
+        // A stream's piece may have become shorter since.
         let reread = self.release(chunk, &piece, block, buffer);
         if let Err(failure) = result {
             self.drop_plan(chunk, &piece);
             self.event(WriteEvent::Failed(piece.entry, failure));
             return;
         }
-        if reread && digest.is_none() {
-            scratch.resize(size as usize, 0);
+        if let Some(piece) = reread.filter(|_| digest.is_none()) {
+            scratch.resize(block_size(&piece, block) as usize, 0);
             if target.read(piece.entry, &entry, base, scratch) {
                 digest = Some(block_digest(&piece, base, scratch));
             }
@@ -102,14 +103,14 @@ impl Assembly {
         }
     }
 
-    /// Gives the buffer back; whether the block now waits for being read back.
+    /// Gives the buffer back; the piece as it is now if the block waits for being read back.
     fn release(
         &self,
         chunk: ChunkIndex,
         piece: &Piece,
         block: usize,
         buffer: Option<Vec<u8>>,
-    ) -> bool {
+    ) -> Option<Piece> {
         let mut state = self.state();
         if let Some(buffer) = buffer {
             state.block_memory -= BLOCK.get();
@@ -118,11 +119,11 @@ impl Assembly {
             }
         }
         let wants = match state.big_plan(chunk, piece) {
-            Some(Plan::Big { blocks, .. }) if block < blocks.len() => {
+            Some(Plan::Big { piece, blocks, .. }) if block < blocks.len() => {
                 blocks[block].pending -= 1;
-                blocks[block].wants_reread(block_size(piece, block))
+                blocks[block].wants_reread(block_size(piece, block)).then(|| piece.clone())
             }
-            _ => false,
+            _ => None,
         };
         self.room_came(state);
         wants
@@ -170,7 +171,10 @@ impl Assembly {
         let mut written = Vec::with_capacity(pieces.len());
         for (piece, entry) in pieces {
             let start = len(&(base..piece.range.start)) as usize;
-            let bytes = &buffer[start..start + len(&piece.range) as usize];
+            // A piece outside the buffer never came: the peer broke the order of pieces.
+            let Some(bytes) = buffer.get(start..start + len(&piece.range) as usize) else {
+                continue;
+            };
             match self.0.target.write_small(piece.entry, entry, bytes) {
                 Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
                 Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),

@@ -28,6 +28,8 @@ pub(super) enum MetaJob {
     Settle(Vec<(EntryId, Entry)>),
     Discard(EntryId, Entry),
     Delete(DeletePlan),
+    /// To be synced once everything before it is done.
+    Then(SyncJob),
     Stop,
 }
 
@@ -38,13 +40,22 @@ pub(super) enum SyncJob {
     Stop,
 }
 
-pub(super) fn start_meta(target: Arc<Target>, answer: Sender<Answer>) -> Sender<MetaJob> {
+pub(super) fn start_meta(
+    target: Arc<Target>,
+    answer: Sender<Answer>,
+    sync: Sender<SyncJob>,
+) -> Sender<MetaJob> {
     let (jobs, queue) = unbounded();
     spawn("meta", move || {
         for job in &queue {
-            if matches!(job, MetaJob::Stop) {
-                return;
-            }
+            let job = match job {
+                MetaJob::Stop => return,
+                MetaJob::Then(next) => {
+                    let _ = sync.send(next);
+                    continue;
+                }
+                job => job,
+            };
             if let Some(done) = meta(&target, job) {
                 let _ = answer.send(done);
             }
@@ -81,7 +92,7 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             None
         }
         MetaJob::Delete(plan) => Some(Answer::Deleted(delete(target, &plan))),
-        MetaJob::Stop => None,
+        MetaJob::Then(_) | MetaJob::Stop => None,
     }
 }
 
@@ -127,6 +138,10 @@ fn failure(target: &Target, what: &str, error: &std::io::Error) -> Failure {
 /// Removes what the plan does not keep below the directories that the source has, deepest first.
 fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failure>)> {
     let mut gone = Vec::new();
+    if target.is_renamed() {
+        // One file under a name of its own: no directory there is the source's.
+        return gone;
+    }
     let filters = match crate::source::filters(target.options()) {
         Ok(filters) => filters,
         Err(failure) => return vec![(Vec::new(), Err(failure))],

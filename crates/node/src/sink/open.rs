@@ -60,7 +60,14 @@ pub(crate) fn open(
     };
     let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
     let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
+    // The place is part of it: two transfers that reach one file by different ways do not share
+    // a temporary, and one in place shares nothing with one that is not.
+    let at = std::fs::canonicalize(root.path()).unwrap_or_else(|_| root.path().to_path_buf());
+    let at = at.join(OsStr::from_bytes(prefix.as_bytes()));
     let mut hasher = blake3::Hasher::new();
+    hasher.update(&[u8::from(options.inplace)]);
+    hasher.update(&(at.as_os_str().len() as u64).to_le_bytes());
+    hasher.update(at.as_os_str().as_bytes());
     for part in
         [b"packtrain transfer 1".as_slice(), top, rename.as_ref().map_or(&[], |r| r.as_bytes())]
     {

@@ -69,6 +69,11 @@ impl Target {
         Self { root, prefix, rename, tag, options, open, dirty, stream, renamed, fresh }
     }
 
+    /// Whether the destination names a file rather than a directory.
+    pub(crate) fn is_renamed(&self) -> bool {
+        self.rename.is_some()
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -77,6 +82,12 @@ impl Target {
     pub(crate) fn place(&self, entry: &Entry) -> Result<RelPath, Failure> {
         if let Some(name) = &self.rename {
             return Ok(name.clone());
+        }
+        let own = format!(".packtrain-{}", self.tag);
+        if entry.path.as_bytes().windows(own.len()).any(|part| part == own.as_bytes()) {
+            let path = show(entry.path.as_bytes());
+            let text = format!("{path}: has the name of a temporary of this very transfer");
+            return Err(Failure::new(FailureKind::TargetRefused, text));
         }
         self.below(entry.path.as_bytes())
     }
@@ -134,7 +145,10 @@ impl Target {
         });
         // Only files of more than a chunk leave a temporary that is worth looking for.
         let large = entry.size().is_some_and(|size| size > CHUNK.get());
-        let temporary = if large && self.options.resume != Resume::Off {
+        let temporary = if self.options.inplace {
+            // The file itself is what an earlier run was writing.
+            target.filter(|found| found.kind == FoundKind::File).map(|found| found.size)
+        } else if large && self.options.resume != Resume::Off {
             self.root.temp_stat(&place, &self.tag).ok().flatten().map(|stat| stat.size)
         } else {
             None
@@ -200,6 +214,7 @@ impl Target {
 
     pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
         let place = self.place(entry)?;
+        self.renamed.store(true, Ordering::Release);
         let found = self.root.stat(&place).ok().flatten();
         let mut meta = self.meta(entry);
         if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
@@ -311,15 +326,17 @@ pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
 impl PieceTarget for SharedTarget {
     fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
+        let written = file.write_all_at(bytes, at);
+        // After the write: a sync that runs meanwhile must leave it to the next.
         self.0.touched(id, &file);
-        file.write_all_at(bytes, at).map_err(|e| self.0.failure(entry, "cannot write", &e))
+        written.map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
+        let punched = write::punch(&file, at, ByteCount(len));
         self.0.touched(id, &file);
-        write::punch(&file, at, ByteCount(len))
-            .map_err(|e| self.0.failure(entry, "cannot write", &e))
+        punched.map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
@@ -338,13 +355,14 @@ impl PieceTarget for SharedTarget {
             return Ok(());
         }
         let place = target.place(entry)?;
-        target.dirty.lock().expect("no holder panics").many = true;
         let (root, tag) = (&target.root, &target.tag);
         let written = if target.is_ready(entry) {
             root.write_ready(&place, tag, bytes, entry.mode, &target.meta(entry))
         } else {
             root.write_small(&place, tag, bytes)
         };
+        // After the write: a sync that runs meanwhile must leave it to the next.
+        target.dirty.lock().expect("no holder panics").many = true;
         written.map_err(|e| target.failure(entry, "cannot write", &e))
     }
 }

@@ -139,6 +139,9 @@ fn walk(
     let mut any = false;
     for item in walker {
         match item {
+            // Our own traces in a source are nobody's data; at a target of the same name they would
+            // be taken for that target's.
+            Ok(item) if is_trace(item.entry.path.file_name()) => {}
             Ok(item) => {
                 any = true;
                 table.push(item.root, item.source, &item.entry);
@@ -167,6 +170,14 @@ fn walk(
     }
     let _ = news.send(News::WalkEnd(failed));
     Ok(())
+}
+
+/// Whether a name is that of a temporary, a journal or a lock of ours.
+fn is_trace(name: &[u8]) -> bool {
+    disk::is_temp_name(name)
+        || name
+            .strip_prefix(b".packtrain-".as_slice())
+            .is_some_and(|rest| rest.ends_with(b".journal") || rest.ends_with(b".lock"))
 }
 
 fn explain(failure: &WalkFailure) -> Failure {

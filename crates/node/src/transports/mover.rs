@@ -59,11 +59,29 @@ impl Mover {
         spawn(name, move || {
             let mut due = clock::now();
             while let Some(range) = this.next() {
-                // Not to be had: the reader is closing, and everything is returned anyway.
-                let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else { continue };
+                // Not to be had: verified meanwhile, or the reader is closing.
+                let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
+                    this.revoke(&range);
+                    continue;
+                };
+                let readable = chunk.readable(&range);
+                let mut missing = range.start;
+                for part in &readable {
+                    if missing < part.start {
+                        this.revoke(&(missing..part.start));
+                    }
+                    missing = part.end;
+                }
+                if missing < range.end {
+                    this.revoke(&(missing..range.end));
+                }
                 // What cannot be read belongs to an entry that failed: the source takes it back.
-                for part in chunk.readable(&range) {
-                    let Some(slice) = Slice::new(&chunk, part.clone()) else { continue };
+                for part in readable {
+                    let Some(slice) = Slice::new(&chunk, part.clone()) else {
+                        // More of the chunk is wanted than was read: it is read anew.
+                        this.revoke(&part);
+                        continue;
+                    };
                     this.sending(part.clone());
                     if let Some(rate) = rate {
                         // Behind the schedule, by waiting for bytes, nothing is made up for.

@@ -46,10 +46,16 @@ impl Payload for ReaderPayload {
             let index = ChunkIndex::of(at);
             let step = index.range().end.since(at).get().min(out.len() as u64);
             let range = at..at + ByteCount(step);
-            let Some(chunk) = self.chunk(index) else { return Fill::Pending };
-            let Some(bytes) = chunk.get(&range) else {
-                return Fill::Failed;
+            let stale = match self.chunk(index) {
+                None => return Fill::Pending,
+                Some(chunk) => chunk.get(&range).is_none(),
             };
+            if stale {
+                // More of the chunk may have been read since.
+                self.held.retain(|(held, _)| *held != index);
+            }
+            let Some(chunk) = self.chunk(index) else { return Fill::Pending };
+            let Some(bytes) = chunk.get(&range) else { return Fill::Failed };
             let (now, rest) = out.split_at_mut(step as usize);
             now.copy_from_slice(bytes);
             out = rest;

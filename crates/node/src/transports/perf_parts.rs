@@ -10,8 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Plan;
 use super::offer::Offer;
-use super::tcp::{TcpEnd, TcpStream};
-use crate::runtime;
+use super::tcp::{Tasks, TcpEnd, TcpStream};
 
 /// Bytes handed to TLS at once.
 const WRITE: usize = 256 << 10;
@@ -38,7 +37,9 @@ impl PerfTcp {
     pub(crate) fn new(plan: &Plan, into: Option<Arc<AtomicU64>>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { into, ..Shared::default() });
         let this = Arc::clone(&shared);
-        let end = TcpEnd::listen(plan, move |stream| this.run(stream))?;
+        let tasks = Tasks::default();
+        let running = tasks.clone();
+        let end = TcpEnd::listen(plan, &tasks, move |stream| this.run(&running, stream))?;
         Ok(Self { end, shared, hints: plan.hints.clone() })
     }
 
@@ -92,12 +93,12 @@ impl PerfTcp {
 }
 
 impl Shared {
-    fn run(self: &Arc<Self>, mut stream: TcpStream) {
+    fn run(self: &Arc<Self>, tasks: &Tasks, mut stream: TcpStream) {
         let this = Arc::clone(self);
         if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
             self.sockets.lock().expect("no holder panics").push(socket);
         }
-        runtime::handle().spawn(async move {
+        tasks.spawn(async move {
             if let Some(into) = &this.into {
                 let mut buffer = vec![0; WRITE];
                 while let Ok(n) = stream.read(&mut buffer).await {

@@ -7,7 +7,7 @@ use packtrain_transfer::message::Message;
 use packtrain_units::Duration;
 
 use super::offer::{Offer, Word};
-use super::tcp::TcpEnd;
+use super::tcp::{Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
@@ -32,6 +32,8 @@ pub(crate) struct SinkTransports {
     assembly: Option<Assembly>,
     /// What the source says each transport did.
     moved: Moved,
+    /// The peer made its offer; another is not listened to.
+    offered: bool,
 }
 
 impl SinkTransports {
@@ -45,6 +47,7 @@ impl SinkTransports {
             early: None,
             assembly: None,
             moved: Moved::default(),
+            offered: false,
         }
     }
 
@@ -66,8 +69,12 @@ impl SinkTransports {
         }
         if self.plan.tcp() {
             let assembly = assembly.clone();
-            let up = move |stream| super::tcp::start_receiver(stream, assembly.clone());
-            if let Ok(end) = TcpEnd::listen(&self.plan, up) {
+            let tasks = Tasks::default();
+            let running = tasks.clone();
+            let up = move |stream| {
+                super::tcp::start_receiver(&running, stream, assembly.clone());
+            };
+            if let Ok(end) = TcpEnd::listen(&self.plan, &tasks, up) {
                 offer.tcp = end.port();
                 offer.tcp_key = end.key();
                 self.tcp = Some(end);
@@ -91,6 +98,9 @@ impl SinkTransports {
             }
             Some(Word::Reports(_)) | None => return,
         };
+        if std::mem::replace(&mut self.offered, true) {
+            return;
+        }
         if self.assembly.is_some() {
             self.connect(&offer);
         } else {

@@ -15,7 +15,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 use super::mover::{Mover, Tell};
 use super::offer::Offer;
 use super::payload::ReaderPayload;
-use super::tcp::{self, TcpEnd, TcpStream};
+use super::tcp::{self, Tasks, TcpEnd, TcpStream};
 use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
 use crate::api::{Notice, NoticeLevel};
 use crate::control::{Control, ControlSender};
@@ -65,6 +65,9 @@ pub(crate) struct SourceTransports {
     udp_up: bool,
     last: Option<FlowSnapshot>,
     tcp: Option<TcpEnd>,
+    tasks: Tasks,
+    /// The peer made its offer; another is not listened to.
+    offered: bool,
     streams: HashMap<TransportId, Mover>,
     finished: ByteCount,
     pipe: Option<Mover>,
@@ -87,6 +90,8 @@ impl SourceTransports {
             udp_up: false,
             last: None,
             tcp: None,
+            tasks: Tasks::default(),
+            offered: false,
             streams: HashMap::new(),
             finished: ByteCount::ZERO,
             pipe: None,
@@ -120,7 +125,7 @@ impl SourceTransports {
         if self.plan.tcp() {
             let tell = Arc::clone(&tell);
             let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream))));
-            if let Ok(end) = TcpEnd::listen(&self.plan, up) {
+            if let Ok(end) = TcpEnd::listen(&self.plan, &self.tasks, up) {
                 offer.tcp = end.port();
                 offer.tcp_key = end.key();
                 self.tcp = Some(end);
@@ -134,6 +139,9 @@ impl SourceTransports {
 
     /// The peer's offer.
     pub(crate) fn on_offer(&mut self, offer: &Offer) {
+        if std::mem::replace(&mut self.offered, true) {
+            return;
+        }
         let (Some(tell), Some(reader)) = (self.tell.clone(), self.reader.clone()) else { return };
         self.udp = match std::mem::replace(&mut self.udp, Udp::Over) {
             Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
@@ -257,7 +265,8 @@ impl SourceTransports {
         }
         let id = TransportId(self.next);
         self.next += 1;
-        let mover = tcp::start_sender(id, stream, reader, tell, self.rate(wanted as u64));
+        let mover =
+            tcp::start_sender(id, &self.tasks, stream, reader, tell, self.rate(wanted as u64));
         self.streams.insert(id, mover);
         vec![TransportNews::Up(id, RANK_TCP)]
     }

@@ -4,16 +4,18 @@
 //! On the wire, from source to sink: offset (u64), length (u32), bytes, and so on, little-endian.
 //! From sink to source: the total of bytes taken so far (u64), whenever it grew.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use packtrain_io::entropy;
 use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
+use packtrain_object::SPACE_END;
 use packtrain_transfer::TransportId;
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_units::{DataRate, Duration, Offset};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::mover::{Mover, Tell};
@@ -30,6 +32,8 @@ pub(crate) type TcpStream = TlsStream<tokio::net::TcpStream>;
 const CONNECT: Duration = Duration::from_secs(5);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
+/// Connections with two tasks each, and some on their way.
+const MOST_TASKS: usize = 192;
 /// Pieces of payload waiting for the socket.
 const WAITING: usize = 8;
 
@@ -42,11 +46,34 @@ pub(super) struct TcpEnd {
     known: Arc<tokio::sync::Notify>,
     up: Arc<dyn Fn(TcpStream) + Send + Sync>,
     task: tokio::task::JoinHandle<()>,
+    tasks: Tasks,
+}
+
+/// The tasks of one transfer's connections: they end with it.
+#[derive(Clone, Default)]
+pub(super) struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
+
+impl Tasks {
+    /// Runs a task; none beyond the limit.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().expect("no holder panics");
+        tasks.retain(|task| !task.is_finished());
+        if tasks.len() < MOST_TASKS {
+            tasks.push(runtime::handle().spawn(work).abort_handle());
+        }
+    }
+
+    fn abort(&self) {
+        for task in self.0.lock().expect("no holder panics").drain(..) {
+            task.abort();
+        }
+    }
 }
 
 impl Drop for TcpEnd {
     fn drop(&mut self) {
         self.task.abort();
+        self.tasks.abort();
     }
 }
 
@@ -54,6 +81,7 @@ impl TcpEnd {
     /// Listens; `up` gets every connection whose key is the peer's.
     pub(super) fn listen(
         plan: &Plan,
+        tasks: &Tasks,
         up: impl Fn(TcpStream) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let _runtime = runtime::handle().enter();
@@ -61,6 +89,7 @@ impl TcpEnd {
         let port = listener.local_addr()?.port();
         let background = plan.background;
         let identity = Arc::new(Identity::generate(entropy::bytes()));
+        let (tasks, welcomes) = (tasks.clone(), tasks.clone());
         let config = server_config(&identity, Arc::new(|_| true)).map_err(std::io::Error::other)?;
         let acceptor = TlsAcceptor::from(config);
         let expected: Arc<OnceLock<PublicKey>> = Arc::default();
@@ -82,11 +111,13 @@ impl TcpEnd {
                         Some(())
                     };
                     // A stranger who says nothing is dropped.
-                    tokio::spawn(tokio::time::timeout(CONNECT.to_std(), welcome));
+                    welcomes.spawn(async move {
+                        let _ = tokio::time::timeout(CONNECT.to_std(), welcome).await;
+                    });
                 }
             })
         };
-        Ok(Self { identity, port, expected, known, up, task })
+        Ok(Self { identity, port, expected, known, up, task, tasks })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -119,14 +150,17 @@ impl TcpEnd {
         for _ in 0..streams.clamp(1, 64) {
             let (addresses, up) = (addresses.clone(), Arc::clone(&self.up));
             let connector = TlsConnector::from(Arc::clone(&config));
-            runtime::handle().spawn(async move {
-                tokio::time::sleep(after.to_std()).await;
-                let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
-                let socket = connect_any(&addresses, &options).await.ok()?;
-                tune_socket(&socket, background);
-                let stream = connector.connect(any_name(), socket).await.ok()?;
-                up(TlsStream::Client(stream));
-                Some(())
+            self.tasks.spawn(async move {
+                let connect = async move {
+                    tokio::time::sleep(after.to_std()).await;
+                    let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
+                    let socket = connect_any(&addresses, &options).await.ok()?;
+                    tune_socket(&socket, background);
+                    let stream = connector.connect(any_name(), socket).await.ok()?;
+                    up(TlsStream::Client(stream));
+                    Some(())
+                };
+                let _: Option<()> = connect.await;
             });
         }
     }
@@ -154,6 +188,7 @@ async fn wait_for(expected: &OnceLock<PublicKey>, known: &tokio::sync::Notify) -
 /// Starts moving over a connection.
 pub(super) fn start_sender(
     id: TransportId,
+    tasks: &Tasks,
     stream: TcpStream,
     reader: Reader,
     tell: Tell,
@@ -166,7 +201,7 @@ pub(super) fn start_sender(
     });
     let (mut input, mut output) = tokio::io::split(stream);
     let told = Arc::clone(&over);
-    runtime::handle().spawn(async move {
+    tasks.spawn(async move {
         let result: std::io::Result<()> = async {
             while let Some((at, slice)) = waiting.recv().await {
                 let mut header = [0; 12];
@@ -186,7 +221,7 @@ pub(super) fn start_sender(
         }
     });
     let taker = mover.clone();
-    runtime::handle().spawn(async move {
+    tasks.spawn(async move {
         let why = loop {
             match input.read_u64_le().await {
                 Ok(total) => taker.taken(total),
@@ -199,8 +234,8 @@ pub(super) fn start_sender(
 }
 
 /// Starts taking what comes over a connection.
-pub(super) fn start_receiver(stream: TcpStream, assembly: Assembly) {
-    runtime::handle().spawn(async move {
+pub(super) fn start_receiver(tasks: &Tasks, stream: TcpStream, assembly: Assembly) {
+    tasks.spawn(async move {
         let (mut input, mut output) = tokio::io::split(stream);
         let mut buffer = vec![0; MAX_DATA];
         let mut total = 0u64;
@@ -212,8 +247,9 @@ pub(super) fn start_receiver(stream: TcpStream, assembly: Assembly) {
             let (at, size) = header.split_at(8);
             let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
             let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
-            // Longer than ever sent: the peer is broken, and nothing is taken by its word.
-            if size > MAX_DATA || input.read_exact(&mut buffer[..size]).await.is_err() {
+            // Longer or farther than ever sent: the peer is broken, and nothing is taken by its word.
+            let beyond = at.saturating_add(size as u64) > SPACE_END.get();
+            if size > MAX_DATA || beyond || input.read_exact(&mut buffer[..size]).await.is_err() {
                 return;
             }
             let bytes = &buffer[..size];

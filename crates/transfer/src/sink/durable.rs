@@ -12,7 +12,9 @@ use super::entries::Stage;
 use super::finish::Phase;
 use crate::action::{FileReport, SinkAction};
 use crate::failure::Failure;
-use crate::limits::{COMMIT_BATCH, SYNC_BYTES, SYNC_EVERY, SYNC_FILES};
+use crate::limits::{
+    COMMIT_BATCH, MAX_UNSYNCED_FILES, MAX_UNSYNCED_PATHS, SYNC_BYTES, SYNC_EVERY, SYNC_FILES,
+};
 
 /// What waits for stable storage, and the cycle under way.
 #[derive(Debug, Default)]
@@ -30,6 +32,8 @@ pub(super) struct Durability {
 struct Batch {
     bytes: u64,
     files: Vec<EntryId>,
+    /// Bytes of the paths of these files.
+    paths: u64,
     /// Whether there is anything, be it only names.
     any: bool,
 }
@@ -58,8 +62,9 @@ impl Durability {
     }
 
     /// All bytes of a file were verified.
-    pub(super) fn add_file(&mut self, now: Time, id: EntryId) {
+    pub(super) fn add_file(&mut self, now: Time, id: EntryId, paths: u64) {
         self.waiting.files.push(id);
+        self.waiting.paths += paths;
         self.touch(now);
     }
 
@@ -78,6 +83,12 @@ impl Durability {
     pub(super) fn files(&self) -> usize {
         let cycling = self.cycle.as_ref().map_or(0, |cycle| cycle.batch.files.len());
         self.waiting.files.len() + cycling
+    }
+
+    /// Whether so much waits that the source should not go on.
+    pub(super) fn is_behind(&self) -> bool {
+        let cycling = self.cycle.as_ref().map_or(0, |cycle| cycle.batch.paths);
+        self.files() > MAX_UNSYNCED_FILES || self.waiting.paths + cycling > MAX_UNSYNCED_PATHS
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
@@ -103,7 +114,8 @@ impl Durability {
             && (all_waiting
                 || self.due.is_some_and(|due| due <= now)
                 || self.waiting.bytes >= SYNC_BYTES
-                || self.waiting.files.len() >= SYNC_FILES)
+                || self.waiting.files.len() >= SYNC_FILES
+                || self.waiting.paths >= MAX_UNSYNCED_PATHS)
     }
 }
 
@@ -149,16 +161,17 @@ impl Sink {
     }
 
     pub(super) fn take_committed(&mut self, id: EntryId, result: Result<(), Failure>) {
-        let stage = self.entries.get(id).map(|item| item.stage);
-        if stage != Some(Stage::Committing) {
+        let Some(Cycle { step: Step::Committing { left }, .. }) = &mut self.durability.cycle else {
             return;
-        }
-        match result {
-            Ok(()) => self.named(id),
-            Err(failure) => self.fail_entry(id, failure, true),
-        }
-        if let Some(Cycle { step: Step::Committing { left }, .. }) = &mut self.durability.cycle {
-            *left = left.saturating_sub(1);
+        };
+        // This is one answer less to wait for, even if its entry failed meanwhile.
+        *left = left.saturating_sub(1);
+        let stage = self.entries.get(id).map(|item| item.stage);
+        if stage == Some(Stage::Committing) {
+            match result {
+                Ok(()) => self.named(id),
+                Err(failure) => self.fail_entry(id, failure, true),
+            }
         }
         self.sync_journal_if_named();
     }

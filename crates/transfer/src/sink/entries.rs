@@ -6,9 +6,15 @@ use std::ops::Range;
 use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, FileKey};
 use packtrain_units::Offset;
 
+use crate::limits::path_bytes;
+
 /// Entries from their segment until they are done or failed.
 #[derive(Debug, Default)]
-pub(super) struct Entries(BTreeMap<EntryId, Item>);
+pub(super) struct Entries {
+    items: BTreeMap<EntryId, Item>,
+    /// Bytes of their paths and link targets.
+    paths: u64,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -91,23 +97,33 @@ fn pieces(size: u64) -> u64 {
 
 impl Entries {
     pub(super) fn insert(&mut self, id: EntryId, item: Item) {
-        self.0.insert(id, item);
+        self.paths += path_bytes(&item.entry);
+        if let Some(old) = self.items.insert(id, item) {
+            self.paths -= path_bytes(&old.entry);
+        }
     }
 
     pub(super) fn get(&self, id: EntryId) -> Option<&Item> {
-        self.0.get(&id)
+        self.items.get(&id)
     }
 
     pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Item> {
-        self.0.get_mut(&id)
+        self.items.get_mut(&id)
     }
 
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Item> {
-        self.0.remove(&id)
+        let item = self.items.remove(&id)?;
+        self.paths -= path_bytes(&item.entry);
+        Some(item)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.items.len()
+    }
+
+    /// Bytes of the paths and link targets of all of them.
+    pub(super) fn paths(&self) -> u64 {
+        self.paths
     }
 
     pub(super) fn is_moving(&self, id: EntryId) -> bool {

@@ -21,6 +21,14 @@ impl Sink {
         self.drop_entry(id, failure, tell);
     }
 
+    /// An entry failed at the source. One whose every byte is verified is not spoilt by that.
+    pub(super) fn fail_at_source(&mut self, id: EntryId, failure: Failure) {
+        let stage = self.entries.get(id).map(|item| item.stage);
+        if !matches!(stage, Some(Stage::Complete | Stage::Committing)) {
+            self.fail_entry(id, failure, false);
+        }
+    }
+
     /// An entry fails here by decision.
     pub(super) fn fail_decided(&mut self, id: EntryId, failure: Failure) {
         self.report(id, FileReport::Failed(failure.clone()));

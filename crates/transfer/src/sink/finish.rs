@@ -152,6 +152,7 @@ impl Sink {
             self.say_finished();
             return;
         }
+        // Before the sync: its answer says that these are done too, and only then all is.
         self.directories.settle_all(&mut self.out);
         let token = self.durability.token();
         self.phase = Phase::Closing { token };

@@ -14,7 +14,7 @@ use super::Sink;
 use super::entries::{Item, Stage};
 use crate::action::SinkAction;
 use crate::failure::{Failure, protocol};
-use crate::limits::MAX_HELD;
+use crate::limits::{MAX_HELD, MAX_HELD_PATHS, path_bytes};
 
 /// What is known of the manifest.
 #[derive(Debug, Default)]
@@ -107,6 +107,10 @@ impl Sink {
         }
         if self.entries.len() + entries.len() > MAX_HELD {
             return Err(protocol("more entries than were wanted"));
+        }
+        let paths: u64 = entries.iter().map(path_bytes).sum();
+        if self.entries.paths() + paths > MAX_HELD_PATHS {
+            return Err(protocol("longer paths than were wanted"));
         }
         let count = u32::try_from(entries.len()).map_err(|_| protocol("too many entries"))?;
         let end = first.0.checked_add(count).ok_or_else(|| protocol("too many entries"))?;

@@ -141,7 +141,7 @@ impl Sink {
             Message::Hole(range) => self.take_hole(range),
             Message::SourceFailed { entry, failure } => {
                 self.check_known(entry)?;
-                self.fail_entry(entry, failure.bounded(), false);
+                self.fail_at_source(entry, failure.bounded());
                 Ok(())
             }
             Message::StreamEnd { entry, size } => self.take_stream_end(entry, size),

@@ -7,7 +7,7 @@ use packtrain_units::{ByteCount, Offset, Time};
 
 use super::{Sink, SinkTotals};
 use crate::failure::Failures;
-use crate::limits::{MAX_RANGES, MAX_UNSYNCED_FILES, PROGRESS_EVERY, VERIFIED_DELAY};
+use crate::limits::{MAX_RANGES, PROGRESS_EVERY, VERIFIED_DELAY};
 use crate::message::{Message, Progress, Summary};
 
 /// Counts, and what waits to be told.
@@ -126,7 +126,7 @@ impl Sink {
         let (verified, progress) = (due(self.tally.verified_at), due(self.tally.progress_at));
         if verified {
             // The source may walk on when it hears this: not while the disk does not keep up.
-            if self.durability.files() > MAX_UNSYNCED_FILES {
+            if self.durability.is_behind() {
                 self.tally.verified_at = Some(self.now + VERIFIED_DELAY);
             } else {
                 self.tell_verified();

@@ -11,6 +11,8 @@ use crate::action::ChunkPlan;
 use crate::limits::{MAX_TRIES, SYNC_BYTES};
 use crate::message::PieceDigest;
 
+mod late;
+
 fn now() -> Time {
     Time::from_nanos(1)
 }

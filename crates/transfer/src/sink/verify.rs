@@ -10,7 +10,7 @@ use super::Sink;
 use super::entries::Stage;
 use crate::action::{PieceHash, SinkAction};
 use crate::failure::{Failure, FailureKind, protocol};
-use crate::limits::{MAX_TRIES, NEED_CHUNKS, NEED_WINDOW};
+use crate::limits::{MAX_TRIES, NEED_CHUNKS, NEED_WINDOW, path_bytes};
 use crate::message::PieceDigest;
 
 /// Chunks asked for and not verified.
@@ -195,6 +195,8 @@ impl Sink {
                 self.fail_entry(piece.piece.entry, failure, true);
             }
         }
+        // They come in the order in which the peer told their digests.
+        again.sort_unstable_by_key(|piece: &Piece| piece.range.start);
         let mut ranges = Vec::new();
         self.expect(chunk, again, &mut ranges);
         self.send_need(ranges, true);
@@ -224,8 +226,9 @@ impl Sink {
     pub(super) fn complete(&mut self, id: EntryId) {
         let Some(item) = self.entries.get_mut(id) else { return };
         item.stage = Stage::Complete;
+        let paths = path_bytes(&item.entry);
         self.resumed.forget(id);
-        self.durability.add_file(self.now, id);
+        self.durability.add_file(self.now, id, paths);
     }
 
     pub(super) fn take_hole(&mut self, range: Range<Offset>) -> Result<(), Failure> {

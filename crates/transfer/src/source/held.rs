@@ -6,12 +6,14 @@ use std::ops::Range;
 use packtrain_object::{Entry, EntryId, EntryKind, Layout, RangeSet, RelPath};
 use packtrain_units::Offset;
 
-use crate::limits::MAX_RECENT;
+use crate::limits::{MAX_RECENT, path_bytes};
 
 /// Entries from the walk until the sink has looked at them and verified all their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     entries: BTreeMap<EntryId, HeldEntry>,
+    /// Bytes of their paths and link targets.
+    paths: u64,
     /// Bytes of held entries that are not verified.
     live: RangeSet,
     /// Paths of entries let go: a sink may fail to name a file whose bytes it verified.
@@ -32,11 +34,17 @@ impl Held {
     pub(super) fn add(&mut self, id: EntryId, entry: Entry, range: Option<Range<Offset>>) {
         let unverified = range.clone().map_or(0, |range| self.live.insert(range).get());
         self.had_stream |= entry.kind == EntryKind::Stream;
+        self.paths += path_bytes(&entry);
         self.entries.insert(id, HeldEntry { entry, range, unverified, answered: false });
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes of the paths and link targets of held entries.
+    pub(super) fn paths(&self) -> u64 {
+        self.paths
     }
 
     pub(super) fn get(&self, id: EntryId) -> Option<&Entry> {
@@ -117,6 +125,7 @@ impl Held {
 
     fn let_go(&mut self, id: EntryId) -> Option<Range<Offset>> {
         let held = self.entries.remove(&id)?;
+        self.paths -= path_bytes(&held.entry);
         self.recent.insert(id, held.entry.path);
         self.order.push_back(id);
         if self.order.len() > MAX_RECENT

@@ -10,6 +10,24 @@ use crate::action::{Outcome, SourceAction};
 use crate::failure::{Failure, FailureKind, protocol};
 use crate::message::{Message, Summary};
 
+/// Entries whose digests were asked for, a bit for each: every question costs the reading of a
+/// whole file, so each is answered once.
+#[derive(Debug, Default)]
+pub(super) struct AskedRoots(Vec<u64>);
+
+impl AskedRoots {
+    /// Notes an entry that was sent; false if it was noted before.
+    fn note(&mut self, id: EntryId) -> bool {
+        let (at, bit) = ((id.0 / u64::BITS) as usize, 1 << (id.0 % u64::BITS));
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        let fresh = self.0[at] & bit == 0;
+        self.0[at] |= bit;
+        fresh
+    }
+}
+
 impl Source {
     pub(super) fn take_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         match message {
@@ -119,9 +137,15 @@ impl Source {
     }
 
     fn take_ask_root(&mut self, entries: Vec<EntryId>) -> Result<(), Failure> {
+        if !self.options.checksum && !self.options.verify {
+            return Err(protocol("a digest was asked for in a transfer that compares none"));
+        }
         for entry in entries {
             if !self.segments.was_sent(entry) {
                 return Err(protocol("a digest of an entry that was not sent was asked for"));
+            }
+            if !self.asked.note(entry) {
+                return Err(protocol("the digest of an entry was asked for twice"));
             }
             if self.held.get(entry).is_some() {
                 self.out.push_back(SourceAction::HashFile(entry));

@@ -19,10 +19,11 @@ use packtrain_units::{ByteCount, Offset, Time};
 use crate::action::{Outcome, SourceAction, TransportEvent, TransportId};
 use crate::assign::Assigner;
 use crate::failure::{Failure, FailureKind, Failures};
-use crate::limits::{MAX_DIGESTS, MAX_OUTSTANDING};
+use crate::limits::{MAX_DIGESTS, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS};
 use crate::message::{Message, Options, PieceDigest, Progress};
 use held::Held;
 use manifest::Segments;
+use messages::AskedRoots;
 use ranges::Needs;
 
 /// The source's state machine.
@@ -33,6 +34,8 @@ pub struct Source {
     held: Held,
     segments: Segments,
     needs: Needs,
+    /// Entries whose digests were asked for.
+    asked: AskedRoots,
     assigner: Assigner,
     failures: Failures,
     progress: Progress,
@@ -75,6 +78,7 @@ impl Source {
             held: Held::default(),
             segments: Segments::default(),
             needs: Needs::default(),
+            asked: AskedRoots::default(),
             assigner: Assigner::default(),
             failures: Failures::default(),
             progress: Progress::default(),
@@ -90,12 +94,15 @@ impl Source {
         &self.options
     }
 
-    /// How many more entries are wanted from the walk now; none means that it should pause.
+    /// How many more entries are wanted from the walk now; none means that it should pause. So
+    /// many fit in [`MAX_OUTSTANDING_PATHS`] however long their paths are.
     pub fn walk_credit(&self) -> usize {
         if self.over || self.totals.walk_done {
             return 0;
         }
-        MAX_OUTSTANDING.saturating_sub(self.held.len())
+        let room = MAX_OUTSTANDING_PATHS.get().saturating_sub(self.held.paths()) / MAX_ENTRY_PATHS;
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        MAX_OUTSTANDING.saturating_sub(self.held.len()).min(room)
     }
 
     /// The walk found entries: parents before children, a stream last.

@@ -5,7 +5,10 @@ use packtrain_units::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::MAX_ENTRY_PATHS;
 use crate::message::Summary;
+
+mod bounds;
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {
     let entry = |(n, &size): (usize, &u64)| Entry {
@@ -104,7 +107,8 @@ fn a_failed_entry_is_taken_back_and_named() {
 #[test]
 fn the_walk_is_paused_at_the_limit() {
     let mut source = Source::new(Options::default(), now());
-    assert_eq!(source.walk_credit(), MAX_OUTSTANDING);
+    let fresh = (MAX_OUTSTANDING_PATHS.get() / MAX_ENTRY_PATHS) as usize;
+    assert_eq!(source.walk_credit(), fresh);
     source.on_entries(now(), entries(&vec![10; MAX_OUTSTANDING]));
     assert_eq!(source.walk_credit(), 0);
     actions(&mut source);
@@ -116,7 +120,7 @@ fn the_walk_is_paused_at_the_limit() {
         first += count;
     }
     source.on_message(now(), Message::Verified(vec![everything])).unwrap();
-    assert_eq!(source.walk_credit(), MAX_OUTSTANDING);
+    assert_eq!(source.walk_credit(), fresh);
 }
 
 fn any_range() -> impl Strategy<Value = Range<Offset>> {

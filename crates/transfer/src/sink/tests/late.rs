@@ -1,0 +1,165 @@
+//! What comes late: failures and the end while names are given, and answers in another order.
+
+use super::*;
+use crate::limits::MAX_HELD_PATHS;
+
+/// A sink of two files that are getting their names.
+fn committing() -> Sink {
+    let mut sink = sink_of(&[100, 100]);
+    actions(&mut sink);
+    verify(&mut sink, 0, 0, true);
+    verify(&mut sink, 0, 1, true);
+    let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_synced(token);
+    let [SinkAction::Commit(ref batch)] = actions(&mut sink)[..] else { panic!("no commit") };
+    assert_eq!(batch.len(), 2);
+    sink
+}
+
+fn source_failed(sink: &mut Sink, id: u32) {
+    let failure = Failure::new(FailureKind::Changed, "it changed");
+    sink.on_message(now(), Message::SourceFailed { entry: EntryId(id), failure }).unwrap();
+}
+
+/// Answers syncs until the sink says something else; tells all it said.
+fn answer_syncs(sink: &mut Sink) -> Vec<SinkAction> {
+    let mut said = Vec::new();
+    loop {
+        let more = actions(sink);
+        let sync = more.iter().find_map(|action| match action {
+            SinkAction::JournalSync(token) => Some(*token),
+            _ => None,
+        });
+        said.extend(more);
+        let Some(token) = sync else { return said };
+        sink.on_journal_synced(token);
+    }
+}
+
+fn finished(said: &[SinkAction]) -> crate::message::Summary {
+    let Some(SinkAction::Send(Message::Finished(summary))) = said.last() else {
+        panic!("it is not over: {said:?}");
+    };
+    *summary
+}
+
+#[test]
+fn a_file_that_fails_at_the_source_while_it_gets_its_name_is_whole() {
+    let mut sink = committing();
+    source_failed(&mut sink, 0);
+    assert_eq!(actions(&mut sink), []);
+    sink.on_committed(EntryId(0), Ok(()));
+    assert_eq!(actions(&mut sink), []);
+    sink.on_committed(EntryId(1), Ok(()));
+    let summary = finished(&answer_syncs(&mut sink));
+    assert_eq!((summary.files_moved, summary.failed), (2, 0));
+}
+
+#[test]
+fn a_file_that_fails_at_the_source_while_it_waits_for_a_sync_is_whole() {
+    let mut sink = sink_of(&[100, 100]);
+    verify(&mut sink, 0, 0, true);
+    actions(&mut sink);
+    source_failed(&mut sink, 0);
+    source_failed(&mut sink, 1);
+    let said = actions(&mut sink);
+    let Some(SinkAction::Sync(token)) = said.last() else { panic!("no sync: {said:?}") };
+    sink.on_synced(*token);
+    sink.on_committed(EntryId(0), Ok(()));
+    let summary = finished(&answer_syncs(&mut sink));
+    assert_eq!((summary.files_moved, summary.failed), (1, 1));
+}
+
+#[test]
+fn a_cycle_ends_although_an_entry_of_it_failed_meanwhile() {
+    let mut sink = committing();
+    sink.on_write_failed(EntryId(0), Failure::new(FailureKind::TargetRefused, "no"));
+    sink.on_committed(EntryId(0), Ok(()));
+    sink.on_committed(EntryId(1), Ok(()));
+    let summary = finished(&answer_syncs(&mut sink));
+    assert_eq!((summary.files_moved, summary.failed), (1, 1));
+}
+
+#[test]
+fn a_cancel_while_names_are_given_waits_for_them_and_ends() {
+    for failed_before in [false, true] {
+        let mut sink = committing();
+        if failed_before {
+            source_failed(&mut sink, 0);
+            sink.on_write_failed(EntryId(1), Failure::new(FailureKind::TargetRefused, "no"));
+            actions(&mut sink);
+        }
+        sink.cancel(now(), Failure::new(FailureKind::Cancelled, "enough"));
+        assert_eq!(actions(&mut sink), [], "names and journal first");
+        sink.on_committed(EntryId(0), Ok(()));
+        sink.on_committed(EntryId(1), Ok(()));
+        let said = answer_syncs(&mut sink);
+        let Some(SinkAction::Finished(outcome)) = said.last() else { panic!("not over: {said:?}") };
+        assert_eq!(outcome.failure.as_ref().map(|f| f.kind), Some(FailureKind::Cancelled));
+        assert_eq!(outcome.summary.files_moved, 2 - u64::from(failed_before));
+    }
+}
+
+#[test]
+fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
+    let mut sink = sink();
+    let all = [entry("d", EntryKind::Directory)];
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &all))).unwrap();
+    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures: vec![] };
+    sink.on_message(now(), end).unwrap();
+    sink.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }]);
+    actions(&mut sink);
+    sink.on_made(EntryId(0), Ok(()));
+    let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_synced(token);
+    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_journal_synced(token);
+    let last = actions(&mut sink);
+    let [.., SinkAction::Settle(_), SinkAction::JournalSync(token)] = last[..] else {
+        panic!("not settled and then synced: {last:?}");
+    };
+    let is_end = |a: &SinkAction| matches!(a, SinkAction::Send(Message::Finished(_)));
+    assert!(!last.iter().any(is_end));
+    sink.on_journal_synced(token);
+    finished(&actions(&mut sink));
+}
+
+#[test]
+fn pieces_are_expected_again_in_their_order_whatever_the_peers() {
+    let mut sink = sink_of(&[100, 100, 100]);
+    actions(&mut sink);
+    let ids = [2, 0, 1].map(EntryId);
+    sink.on_written(ChunkIndex(0), ids.map(|id| (id, Digest([2; 32]))).to_vec());
+    let pieces = ids.map(|entry| PieceDigest { entry, digest: Digest([1; 32]) }).to_vec();
+    sink.on_message(now(), Message::Digests { chunk: ChunkIndex(0), pieces }).unwrap();
+    let asked = actions(&mut sink);
+    let plans = plans(&asked);
+    assert_eq!(plans.len(), 1);
+    let starts: Vec<_> = plans[0].pieces.iter().map(|(piece, _)| piece.range.start).collect();
+    assert!(starts.is_sorted() && starts.len() == 3, "{starts:?}");
+}
+
+#[test]
+fn a_flood_of_long_paths_is_refused() {
+    let mut sink = sink();
+    let long = format!("{}/", "d".repeat(250)).repeat(15);
+    let (mut first, mut paths) = (0, 0);
+    for _ in 0..1000 {
+        let path = |n: u32| entry(&format!("{long}{n:08}"), EntryKind::File { size: 1 });
+        let all: Vec<_> = (first..first + 1000).map(path).collect();
+        let bytes: usize = all.iter().map(|e| e.path.as_bytes().len()).sum();
+        let segment = encode_segment(EntryId(first), &all);
+        match sink.on_message(now(), Message::Manifest(segment)) {
+            Ok(()) => paths += bytes as u64,
+            Err(failure) => {
+                assert_eq!(failure.kind, FailureKind::Protocol);
+                assert!(paths <= MAX_HELD_PATHS && paths + bytes as u64 > MAX_HELD_PATHS);
+                assert_eq!(sink.entries.paths(), paths);
+                return;
+            }
+        }
+        actions(&mut sink);
+        first += 1000;
+    }
+    panic!("{paths} bytes of paths are held");
+}
