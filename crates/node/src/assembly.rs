@@ -544,3 +544,6 @@ impl Memory<'_> {
         Some(self.spare.pop().unwrap_or_else(|| vec![0; BLOCK.get() as usize]))
     }
 }
+
+#[cfg(test)]
+mod tests;

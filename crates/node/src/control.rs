@@ -379,3 +379,52 @@ pub(crate) fn step_back() {
     // Where it is refused everything works as before.
     let _ = rustix::process::nice(NICE);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_asks_and_never_reads_is_cut_off() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
+        let writer = std::thread::spawn(move || {
+            let mut pings = Vec::new();
+            for n in 0..10_000 {
+                message::encode(&Message::Ping(u64::MAX - n), &mut pings);
+            }
+            // Far more answers than may wait; the far end never reads one.
+            for _ in 0..200 {
+                if far.write_all(&pings).is_err() {
+                    break;
+                }
+            }
+            far
+        });
+        let limit = std::time::Duration::from_secs(60);
+        match control.rx.recv_timeout(limit) {
+            Ok(Incoming::Closed(failure)) => assert_eq!(failure.kind, FailureKind::Protocol),
+            other => panic!("{other:?}"),
+        }
+        drop(control);
+        drop(writer);
+    }
+
+    #[test]
+    fn what_was_queued_leaves_before_the_end() {
+        let (near, far) = pair().unwrap();
+        for n in 0..100 {
+            near.tx.send(&Message::Pong(n));
+        }
+        let tx = near.tx.clone();
+        drop(near);
+        tx.wait_closed(std::time::Duration::from_secs(20));
+        for n in 0..100 {
+            match far.rx.recv_timeout(std::time::Duration::from_secs(20)) {
+                Ok(Incoming::Message(Message::Pong(m))) => assert_eq!(m, n),
+                other => panic!("{n}: {other:?}"),
+            }
+        }
+        assert!(matches!(far.rx.recv(), Ok(Incoming::Closed(_))), "and then the end");
+    }
+}

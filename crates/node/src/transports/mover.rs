@@ -190,3 +190,71 @@ impl Mover {
         self.0.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+    use packtrain_object::{EntryId, Piece};
+    use packtrain_transfer::{Failure, FailureKind};
+
+    use super::*;
+    use crate::reader::PieceSource;
+
+    /// Entry 1 cannot be read.
+    struct Half;
+
+    impl PieceSource for Half {
+        fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+            out.fill(7);
+            match piece.entry {
+                EntryId(1) => Err(Failure::new(FailureKind::Unreadable, "no")),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_comes_back_and_the_rest_is_sent() {
+        let piece = |id: u32, start: u64| Piece {
+            entry: EntryId(id),
+            file_offset: 0,
+            range: Offset(start)..Offset(start + 100),
+            whole: true,
+        };
+        let reader = Reader::new(Half, |_| {});
+        reader.announce(ChunkIndex(0), vec![piece(0, 0), piece(1, 100), piece(2, 200)]);
+        let (tell, told) = unbounded();
+        let (send, sent) = unbounded();
+        let id = TransportId(3);
+        let tell: Tell = Arc::new(move |news| {
+            let _ = tell.send(news);
+        });
+        let mover = Mover::start(id, "test", reader.clone(), tell, None, move |at, slice| {
+            send.send((at, slice.bytes().to_vec())).is_ok()
+        });
+        mover.assign(Offset(0)..Offset(300));
+        let wait = std::time::Duration::from_secs(20);
+        for start in [0, 200] {
+            assert_eq!(sent.recv_timeout(wait).unwrap(), (Offset(start), vec![7; 100]));
+        }
+        mover.taken(200);
+        let mut heard = Vec::new();
+        while heard.len() < 3 {
+            match told.recv_timeout(wait).unwrap() {
+                TransportNews::Event(_, event) => heard.push(event),
+                _ => panic!("only events were expected"),
+            }
+        }
+        assert_eq!(
+            heard,
+            [
+                TransportEvent::Returned(Offset(100)..Offset(200)),
+                TransportEvent::Placed(Offset(0)..Offset(100)),
+                TransportEvent::Placed(Offset(200)..Offset(300)),
+            ]
+        );
+        assert_eq!(mover.moved(), ByteCount(200));
+        mover.close();
+        reader.close();
+    }
+}
