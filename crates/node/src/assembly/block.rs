@@ -121,24 +121,11 @@ pub(super) fn zero(
         let step = (BLOCK.get() - from).min(len(&(at..part.end)));
         let block = &mut blocks[n];
         block.reread = true;
-        block.pending += 1;
         block.got.insert(from as u32, (from + step) as u32);
-        jobs.push(Job::Write(Write {
-            chunk,
-            piece: piece.clone(),
-            entry: Arc::clone(entry),
-            block: n,
-            buffer: None,
-            parts: vec![(from as u32, (from + step) as u32)],
-            hash: false,
-        }));
+        let parts = vec![(from as u32, (from + step) as u32)];
+        jobs.push(write(chunk, piece, entry, block, n, None, parts));
         // What was already here may now be complete with what the hole adds.
-        if block.got.is_full(block_size(piece, n) as u32)
-            && block.has_buffer()
-            && let Some(job) = hand_out(chunk, piece, entry, block, n)
-        {
-            jobs.push(job);
-        }
+        jobs.extend(complete(chunk, piece, entry, block, n));
         at += ByteCount(step);
     }
 }
@@ -166,16 +153,7 @@ pub(super) fn reread(
     if !block.wants_reread(block_size(piece, n)) {
         return None;
     }
-    block.pending += 1;
-    Some(Job::Write(Write {
-        chunk,
-        piece: piece.clone(),
-        entry: Arc::clone(entry),
-        block: n,
-        buffer: None,
-        parts: Vec::new(),
-        hash: false,
-    }))
+    Some(write(chunk, piece, entry, block, n, None, Vec::new()))
 }
 
 fn hand_out(
@@ -186,17 +164,25 @@ fn hand_out(
     n: usize,
 ) -> Option<Job> {
     let buffer = block.buffer.take()?;
-    block.pending += 1;
     let parts = std::mem::take(&mut block.dirty).0;
-    Some(Job::Write(Write {
-        chunk,
-        piece: piece.clone(),
-        entry: Arc::clone(entry),
-        block: n,
-        buffer: Some(buffer),
-        parts,
-        hash: !block.reread,
-    }))
+    Some(write(chunk, piece, entry, block, n, Some(buffer), parts))
+}
+
+/// A write of block `n`, counted as pending. Its digest comes from memory only if the buffer has
+/// the whole block.
+fn write(
+    chunk: ChunkIndex,
+    piece: &Piece,
+    entry: &Arc<Entry>,
+    block: &mut Block,
+    n: usize,
+    buffer: Option<Vec<u8>>,
+    parts: Vec<(u32, u32)>,
+) -> Job {
+    block.pending += 1;
+    let hash = buffer.is_some() && !block.reread;
+    let (piece, entry) = (piece.clone(), Arc::clone(entry));
+    Job::Write(Write { chunk, piece, entry, block: n, buffer, parts, hash })
 }
 
 /// Disjoint ascending intervals inside one buffer; nearly always one or two.

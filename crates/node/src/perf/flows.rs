@@ -195,13 +195,7 @@ impl Receiving {
 }
 
 fn offer(hints: &Hints, sockets: &[UdpSocket], flow: Option<&FlowOffer>) -> Offer {
-    Offer {
-        addresses: hints.own.clone(),
-        udp: udp::ports(sockets),
-        tcp: 0,
-        tcp_key: Vec::new(),
-        flow: flow.cloned(),
-    }
+    Offer { udp: udp::ports(sockets), flow: flow.cloned(), ..Offer::new(hints) }
 }
 
 /// Bytes without end; every offset has its own.

@@ -79,6 +79,12 @@ pub(crate) struct Hints {
 }
 
 impl Offer {
+    /// An offer of nothing yet, from an end that knows `hints`.
+    pub(crate) fn new(hints: &Hints) -> Self {
+        let (udp, tcp_key) = (Vec::new(), Vec::new());
+        Self { addresses: hints.own.clone(), udp, tcp: 0, tcp_key, flow: None }
+    }
+
     /// Reads a peer's offer; none if it is no offer.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         match Word::decode(bytes)? {

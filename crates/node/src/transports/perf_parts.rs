@@ -44,13 +44,7 @@ impl PerfTcp {
     }
 
     pub(crate) fn offer(&self) -> Offer {
-        Offer {
-            addresses: self.hints.own.clone(),
-            udp: Vec::new(),
-            tcp: self.end.port(),
-            tcp_key: self.end.key(),
-            flow: None,
-        }
+        Offer { tcp: self.end.port(), tcp_key: self.end.key(), ..Offer::new(&self.hints) }
     }
 
     /// Sender: connects and sends `share` bytes on each stream; `up` counts streams.

@@ -54,13 +54,7 @@ impl SinkTransports {
     /// From now on data has a place.
     pub(crate) fn start(&mut self, assembly: &Assembly) {
         self.assembly = Some(assembly.clone());
-        let mut offer = Offer {
-            addresses: self.plan.hints.own.clone(),
-            udp: Vec::new(),
-            tcp: 0,
-            tcp_key: Vec::new(),
-            flow: None,
-        };
+        let mut offer = Offer::new(&self.plan.hints);
         if self.plan.udp()
             && let Ok(sockets) = udp::bind(&self.plan)
         {

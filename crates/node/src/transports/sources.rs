@@ -107,13 +107,7 @@ impl SourceTransports {
         self.started = clock::now();
         self.control = Some(control.tx.clone());
         self.reader = Some(reader.clone());
-        let mut offer = Offer {
-            addresses: self.plan.hints.own.clone(),
-            udp: Vec::new(),
-            tcp: 0,
-            tcp_key: Vec::new(),
-            flow: None,
-        };
+        let mut offer = Offer::new(&self.plan.hints);
         if self.plan.udp()
             && let Ok(sockets) = udp::bind(&self.plan)
         {
