@@ -136,6 +136,9 @@ pub struct Feedback<'a> {
     pub app_limited: bool,
     /// A whole round trip passed since the last time this was true.
     pub round_ended: bool,
+    /// The retransmission timer ran out (RFC 6298 section 5): nothing was heard for so long that
+    /// everything in flight is taken for lost. A feedback that has no such timer never says so.
+    pub timeout: bool,
 }
 
 /// A train that is to leave back to back.

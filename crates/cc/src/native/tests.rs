@@ -116,6 +116,7 @@ impl Fluid {
             drain_rate: None,
             app_limited: false,
             round_ended: ended,
+            timeout: false,
         });
     }
 }

@@ -241,6 +241,7 @@ impl Sender {
             drain_rate: Some(self.credit.drain).filter(|d| *d != DataRate::ZERO),
             app_limited,
             round_ended,
+            timeout: false,
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();

@@ -1,0 +1,1 @@
+//! The links of `packtrain-link` in real time, between network namespaces.
