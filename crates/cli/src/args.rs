@@ -3,6 +3,7 @@
 mod common;
 mod config;
 mod cp;
+mod demo;
 mod generate;
 mod key;
 mod later;
@@ -21,6 +22,7 @@ pub(crate) use common::{
 };
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;
+pub(crate) use demo::{DemoArgs, DemoEnd};
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
@@ -63,7 +65,7 @@ pub(crate) enum Command {
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
     /// Show on this machine what an interrupted and damaged transfer does.
-    Demo,
+    Demo(DemoArgs),
     /// The key of this user and the keys of known servers.
     Key(KeyArgs),
     /// What the configuration says.

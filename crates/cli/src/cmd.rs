@@ -2,6 +2,7 @@
 
 mod config;
 mod cp;
+mod demo;
 mod explain;
 mod files_from;
 mod generate;
@@ -25,7 +26,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
         Command::Serve(args) => serve::run(&args),
         Command::Perf(args) => perf::run(args),
-        Command::Demo => packtrain_node::demo::run().map(|()| Code::DONE).map_err(Exit::from),
+        Command::Demo(args) => demo::run(args),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),
         Command::Completions(args) => Ok(generate::completions(&args)),

@@ -7,6 +7,8 @@
 
 mod files;
 mod steps;
+pub mod to;
+pub mod wan;
 
 use std::io::Write;
 use std::path::PathBuf;

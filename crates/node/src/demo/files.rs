@@ -8,7 +8,7 @@ use std::path::Path;
 
 use packtrain_io::{disk, entropy};
 use packtrain_transfer::FailureKind;
-use packtrain_units::{ByteCount, Rng};
+use packtrain_units::{ByteCount, DataRate, Rng};
 
 use super::failed;
 use crate::api::NodeError;
@@ -43,6 +43,47 @@ pub(super) fn make(dir: &Path) -> Result<(), NodeError> {
     sparse(&dir.join("sparse.img"), &mut rng).map_err(&oops)?;
     std::os::unix::fs::symlink("big.dat", dir.join("latest")).map_err(&oops)?;
     fs::create_dir(dir.join("empty")).map_err(&oops)
+}
+
+/// One big file and 200 small ones, for the comparison over a long path; returns their bytes.
+pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, NodeError> {
+    let mut rng = Rng::new(entropy::seed());
+    let oops = failed("making the demo's files");
+    fs::create_dir(dir).map_err(&oops)?;
+    let mut block = vec![0; 1 << 20];
+    let blocks = super::wan::amount(rate).get() / block.len() as u64;
+    let mut out = BufWriter::new(File::create(dir.join("big.dat")).map_err(&oops)?);
+    for _ in 0..blocks {
+        noise(&mut rng, &mut block);
+        out.write_all(&block).map_err(&oops)?;
+    }
+    out.flush().map_err(&oops)?;
+    let mut total = blocks * block.len() as u64;
+    for n in 0..200 {
+        let size = 1 + rng.below(128 << 10) as usize;
+        noise(&mut rng, &mut block[..size]);
+        fs::write(dir.join(format!("file-{n:03}")), &block[..size]).map_err(&oops)?;
+        total += size as u64;
+    }
+    Ok(ByteCount(total))
+}
+
+/// One digest of names and contents below `dir`.
+pub(super) fn digest_contents(dir: &Path) -> Result<String, NodeError> {
+    let oops = failed("comparing");
+    let mut items: Vec<_> =
+        fs::read_dir(dir).and_then(Iterator::collect::<Result<_, _>>).map_err(&oops)?;
+    items.sort_by_key(fs::DirEntry::file_name);
+    let mut hasher = blake3::Hasher::new();
+    for item in items {
+        hasher.update(item.file_name().as_bytes());
+        hasher.update(&[0]);
+        let file = File::open(item.path()).map_err(&oops)?;
+        let root = hash_file(&file)
+            .ok_or_else(|| NodeError::new(FailureKind::Fatal, "a file cannot be read"))?;
+        hasher.update(&root.0);
+    }
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
 fn noise(rng: &mut Rng, out: &mut [u8]) {
