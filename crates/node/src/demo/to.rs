@@ -112,7 +112,7 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn new(request: &'a ToRequest) -> Result<Self, NodeError> {
         let mut place = Self { request, dir: String::new() };
-        let made = place.ask("mktemp -d \"${TMPDIR:-/tmp}/packtrain-demo-XXXXXXXX\"")?;
+        let made = place.ask("mktemp -d \"${TMPDIR:-/tmp}/packtrain-to-XXXXXXXX\"")?;
         let dir = made.lines().last().unwrap_or_default().trim().to_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if !dir.starts_with('/') || !dir.chars().all(plain) {
