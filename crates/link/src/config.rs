@@ -102,6 +102,21 @@ pub struct RedConfig {
     pub mode: RedMode,
 }
 
+impl RedConfig {
+    /// What ns-2 does by default, in the version before October 2004 for `RedMode::Classic`.
+    pub fn ns2(limit: Limit, mode: RedMode) -> Self {
+        Self {
+            limit,
+            min_threshold: 5.0,
+            max_threshold: 15.0,
+            linterm: 10.0,
+            weight: 0.002,
+            mean_packet: ByteCount(500),
+            mode,
+        }
+    }
+}
+
 /// RED's forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedMode {
@@ -124,6 +139,13 @@ pub struct CoDelConfig {
     pub target: Duration,
     /// How long the delay may be above.
     pub interval: Duration,
+}
+
+impl CoDelConfig {
+    /// The target of 5 ms and the interval of 100 ms of RFC 8289 section 4.
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, target: Duration::from_millis(5), interval: Duration::from_millis(100) }
+    }
 }
 
 /// What the wire loses.

@@ -7,7 +7,8 @@ pub trait Segments: Sized {
     /// How many; at least one.
     fn count(&self) -> u32;
 
-    /// Bytes of segment `i` from the network header on: what queues and rates charge.
+    /// Bytes of segment `i` from the network header on: what queues and rates charge. All are
+    /// equal but for the last, which may differ.
     fn size(&self, i: u32) -> u32;
 
     /// Cuts off and returns the segments from `at` on; `0 < at < count`.
@@ -87,14 +88,16 @@ pub enum DropCause {
     TooBig,
     /// The receiving host's socket buffer was full.
     Host,
-    /// The link carries nothing now: its rate is zero.
+    /// The link is down for good: its rate is zero and stays so. While it is down for a time,
+    /// packets wait.
     Down,
 }
 
 /// Who wants to know what an element does.
 pub trait Observer<P> {
     /// Packets died; `at` is when each was offered (or, for [`DropCause::Early`] of a queue that
-    /// drops at its head and [`DropCause::Random`], when it would have left).
+    /// drops at its head and [`DropCause::Random`], when it would have left the queue or had left
+    /// the transmitter). What died for one cause comes in the order of the packets.
     fn dropped(&mut self, at: Pace, packet: P, cause: DropCause);
 
     /// Packets will leave after waiting in the queue: the first for `first`, the last for `last`,
@@ -116,9 +119,15 @@ pub trait Element<P: Segments> {
     fn offer(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>);
 
     /// The next packets whose departure is decided and not later than `until`, in the order of
-    /// their first times, with the nominal times at which they leave the far end. A simulator
-    /// asks with `Time::MAX` and learns departures as soon as they are decided, which for all but
-    /// CoDel is when they are offered.
+    /// their times, with the nominal times at which they leave the far end; a train of which a
+    /// part is due is cut.
+    ///
+    /// `until` also says that the clock stands there and no earlier offer will come, so what is
+    /// due to be decided is decided. Only `Time::MAX` says nothing of the clock: it asks for all
+    /// that is decided, whole trains. A simulator asks so after each offer, and learns departures
+    /// as soon as they are decided, which for all but queues that decide at their head (CoDel) is
+    /// when they are offered; for those it asks at `poll_timeout` with the time, then with
+    /// `Time::MAX`.
     fn poll_departure(&mut self, until: Time, observer: &mut impl Observer<P>)
     -> Option<(Pace, P)>;
 

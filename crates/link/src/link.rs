@@ -1,78 +1,124 @@
-//! One direction of a link.
+//! One direction of a link: the packet's size is checked, the queue takes it or not, the
+//! transmitter sends it, the wire carries it.
+//!
+//! A queue that decides at the door (`passing`) lets departures be computed when packets are
+//! offered; one that decides at the head (`holding`) keeps them until they can be sent.
 
-use std::collections::VecDeque;
+mod holding;
+mod passing;
 
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, Rng, Time};
 
-use crate::config::{Limit, LinkConfig, QueueConfig};
+use crate::config::LinkConfig;
+use crate::departures::Departures;
 use crate::element::{DropCause, Element, Observer, Pace, Segments};
+use crate::queue::{Backlog, Discipline, Queue};
+use crate::rate::{Sent, Transmitter};
+use crate::wire::Wire;
+use holding::Held;
 
 /// A queue, a transmitter and a wire.
 #[derive(Debug)]
 pub struct Link<P> {
-    config: LinkConfig,
-    busy_until: Time,
-    waiting: VecDeque<(Time, u32)>,
-    bytes: u64,
-    out: VecDeque<(Pace, P)>,
+    mtu: u64,
+    queue: Queue,
+    backlog: Backlog,
+    transmitter: Transmitter,
+    wire: Wire,
+    held: Held<P>,
+    out: Departures<P>,
 }
 
 impl<P: Segments> Link<P> {
-    /// A link that was idle for ever.
+    /// A link that was idle for ever. What `LinkConfig::check` refuses makes a link that does
+    /// something, but nothing sensible.
     pub fn new(config: LinkConfig) -> Self {
+        let mut rng = Rng::new(config.seed);
+        let queue = Queue::new(&config.queue, rng.next_u64());
+        Self::assembled(&config, queue, rng)
+    }
+
+    /// A link with a queue of your own instead of the configured one.
+    pub fn with_queue(config: &LinkConfig, queue: Box<dyn Discipline>) -> Self {
+        let mut rng = Rng::new(config.seed);
+        // The same faults as with a queue of ours.
+        rng.next_u64();
+        Self::assembled(config, Queue::Own(queue), rng)
+    }
+
+    fn assembled(config: &LinkConfig, queue: Queue, mut rng: Rng) -> Self {
+        let transmitter = Transmitter::new(&config.rate, config.overhead.get());
+        let mut backlog = Backlog::default();
+        backlog.set_transmitter(Time::ZERO, transmitter.rate());
         Self {
-            config,
-            busy_until: Time::ZERO,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            out: VecDeque::new(),
+            mtu: config.mtu.get(),
+            queue,
+            backlog,
+            transmitter,
+            wire: Wire::new(config, &mut rng),
+            held: Held::new(),
+            out: Departures::new(),
         }
+    }
+
+    /// Packets and bytes that wait at `now`, which counts as a time that was asked for.
+    pub fn waiting(&mut self, now: Time) -> (u64, ByteCount) {
+        (self.backlog.packets(now), self.backlog.bytes(now))
+    }
+
+    /// When all that was offered so far and taken has been sent; with a queue that decides at the
+    /// head, what is decided so far.
+    pub fn busy_until(&self) -> Time {
+        self.backlog.free()
+    }
+
+    /// Segments equal in size.
+    fn offer_even(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>) {
+        if u64::from(packet.size(0)) > self.mtu {
+            return observer.dropped(pace, packet, DropCause::TooBig);
+        }
+        if self.queue.decides_at_head() {
+            self.hold(pace, packet, observer);
+        } else {
+            self.pass(pace, packet, observer);
+        }
+    }
+
+    /// Packets whose transmission is decided; `arrived` is when they were offered.
+    #[inline]
+    fn sent(&mut self, arrived: Pace, sent: Sent, packet: P, observer: &mut impl Observer<P>) {
+        let last = sent.count - 1;
+        let first_wait = sent.starts.first.since(arrived.first);
+        let last_wait = sent.starts.time(last).since(arrived.time(last));
+        observer.queued(&packet, first_wait, last_wait);
+        self.wire.carry(sent.finishes(), packet, &mut self.out, observer);
     }
 }
 
 impl<P: Segments> Element<P> for Link<P> {
-    fn offer(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>) {
-        let (mut rest, mut pace) = (packet, pace);
-        loop {
-            let more = (rest.count() > 1).then(|| rest.split_off(1));
-            let (at, size) = (pace.first, rest.size(0));
-            while self.waiting.front().is_some_and(|(start, _)| *start <= at) {
-                self.bytes -= u64::from(self.waiting.pop_front().map_or(0, |w| w.1));
-            }
-            let QueueConfig::DropTail(limit) = &self.config.queue else { unreachable!("skeleton") };
-            let fits = match *limit {
-                Limit::Packets(n) => (self.waiting.len() as u64) < n,
-                Limit::Bytes(b) => self.bytes + u64::from(size) <= b.get(),
-            };
-            let start = self.busy_until.max(at);
-            if fits || start == at {
-                let rate = self.config.rate.steps[0].1;
-                self.busy_until = start + rate.time_for(ByteCount(u64::from(size)));
-                if start > at {
-                    self.waiting.push_back((start, size));
-                    self.bytes += u64::from(size);
-                }
-                let wait = start.since(at);
-                observer.queued(&rest, wait, wait);
-                self.out.push_back((Pace::at(self.busy_until + self.config.delay), rest));
-            } else {
-                observer.dropped(Pace::at(at), rest, DropCause::Overflow);
-            }
-            let Some(next) = more else { break };
-            rest = next;
-            pace = Pace { first: pace.first + pace.gap, gap: pace.gap };
+    fn offer(&mut self, pace: Pace, mut packet: P, observer: &mut impl Observer<P>) {
+        let last = packet.count() - 1;
+        if last > 0 && packet.size(last) != packet.size(0) {
+            let short = packet.split_off(last);
+            self.offer_even(pace, packet, observer);
+            return self.offer_even(pace.from(last), short, observer);
         }
-        let _ = Duration::ZERO;
+        self.offer_even(pace, packet, observer);
     }
 
-    fn poll_departure(&mut self, until: Time, _: &mut impl Observer<P>) -> Option<(Pace, P)> {
-        if self.out.front()?.0.first > until {
-            return None;
+    fn poll_departure(
+        &mut self,
+        until: Time,
+        observer: &mut impl Observer<P>,
+    ) -> Option<(Pace, P)> {
+        if until != Time::MAX && !self.held.is_empty() {
+            self.release(until, observer);
         }
-        self.out.pop_front()
+        self.out.pop(until)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.out.front().map(|(pace, _)| pace.first)
+        let decision = self.held.next(self.backlog.free());
+        decision.into_iter().chain(self.out.next()).min()
     }
 }

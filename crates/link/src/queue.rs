@@ -1,0 +1,156 @@
+//! Queue disciplines: who may wait for the transmitter.
+//!
+//! # How to add a queue
+//!
+//! Implement [`Discipline`]: `admit` sees packets arrive and says for how many of the first of
+//! them the same holds, taken or dropped. Saying it for one packet at a time is always right;
+//! saying it for many is what makes trains cheap. Give it to [`Link::with_queue`], and hold the
+//! train test against it (`tests/trains.rs`): a train must fare as its packets would one by one.
+//!
+//! ```
+//! use packtrain_link::{Arriving, Backlog, Discipline, DropCause, Verdict};
+//!
+//! /// Takes every packet while less than a given number wait, then every second one.
+//! #[derive(Debug)]
+//! struct Halving { from: u64, odd: bool }
+//!
+//! impl Discipline for Halving {
+//!     fn admit(&mut self, arriving: Arriving, backlog: &mut Backlog) -> Verdict {
+//!         if backlog.packets(arriving.pace.first) < self.from {
+//!             return Verdict::Take(1);
+//!         }
+//!         self.odd = !self.odd;
+//!         if self.odd { Verdict::Take(1) } else { Verdict::Drop(1, DropCause::Early) }
+//!     }
+//! }
+//! ```
+//!
+//! A queue that decides when packets leave it, as CoDel does, says so in `decides_at_head` and
+//! implements `release`. The link then keeps the packets until their time has come.
+//!
+//! [`Link::with_queue`]: crate::Link::with_queue
+
+mod backlog;
+mod codel;
+mod droptail;
+mod red;
+
+use std::fmt::Debug;
+
+use packtrain_units::{Duration, Time};
+
+pub use backlog::Backlog;
+pub use codel::CoDel;
+pub use droptail::DropTail;
+pub use red::Red;
+
+use crate::config::QueueConfig;
+use crate::element::{DropCause, Pace};
+
+/// Packets at the door of a queue: equal in size, at equal gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arriving {
+    /// When they arrive.
+    pub pace: Pace,
+    /// How many; at least one.
+    pub count: u32,
+    /// Bytes of each.
+    pub size: u32,
+}
+
+impl Arriving {
+    /// How many of them arrive before `end`, at least one.
+    pub fn before(&self, end: Time) -> u32 {
+        if self.pace.gap.is_zero() {
+            return self.count;
+        }
+        let n = end.since(self.pace.first).as_nanos().div_ceil(self.pace.gap.as_nanos());
+        u32::try_from(n).unwrap_or(u32::MAX).clamp(1, self.count)
+    }
+}
+
+/// What happens to the first of the packets that arrive: at least one, at most all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// So many are taken.
+    Take(u32),
+    /// So many die, and why.
+    Drop(u32, DropCause),
+}
+
+/// What happens to the packet at the head of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// It is sent.
+    Send,
+    /// It is dropped, and the next one is looked at.
+    Drop,
+}
+
+/// Decides who may wait, and, if it wants, who is sent after all.
+pub trait Discipline: Debug + Send {
+    /// Packets arrive; the verdict holds for as many of the first as it says, and the rest is
+    /// asked for again. Later arrivals of a train see what those before them did to `backlog`
+    /// only when they are asked for again, so a verdict on many must not depend on it.
+    fn admit(&mut self, arriving: Arriving, backlog: &mut Backlog) -> Verdict;
+
+    /// Whether `release` has a say; constant.
+    fn decides_at_head(&self) -> bool {
+        false
+    }
+
+    /// A packet comes to the head of the queue at `now`, after having waited for `waited`;
+    /// `backlog` is what waits behind it.
+    fn release(&mut self, now: Time, waited: Duration, backlog: &Backlog) -> Release {
+        let _ = (now, waited, backlog);
+        Release::Send
+    }
+}
+
+/// The disciplines of this crate without a call through a pointer, and any other with one.
+#[derive(Debug)]
+pub(crate) enum Queue {
+    DropTail(DropTail),
+    Red(Red),
+    CoDel(CoDel),
+    Own(Box<dyn Discipline>),
+}
+
+impl Queue {
+    pub(crate) fn new(config: &QueueConfig, seed: u64) -> Self {
+        match config {
+            QueueConfig::DropTail(limit) => Self::DropTail(DropTail::new(*limit)),
+            QueueConfig::Red(red) => Self::Red(Red::new(red.clone(), seed)),
+            QueueConfig::CoDel(codel) => Self::CoDel(CoDel::new(*codel)),
+        }
+    }
+}
+
+impl Discipline for Queue {
+    #[inline]
+    fn admit(&mut self, arriving: Arriving, backlog: &mut Backlog) -> Verdict {
+        match self {
+            Self::DropTail(queue) => queue.admit(arriving, backlog),
+            Self::Red(queue) => queue.admit(arriving, backlog),
+            Self::CoDel(queue) => queue.admit(arriving, backlog),
+            Self::Own(queue) => queue.admit(arriving, backlog),
+        }
+    }
+
+    #[inline]
+    fn decides_at_head(&self) -> bool {
+        match self {
+            Self::DropTail(_) | Self::Red(_) => false,
+            Self::CoDel(_) => true,
+            Self::Own(queue) => queue.decides_at_head(),
+        }
+    }
+
+    fn release(&mut self, now: Time, waited: Duration, backlog: &Backlog) -> Release {
+        match self {
+            Self::CoDel(queue) => queue.release(now, waited, backlog),
+            Self::Own(queue) => queue.release(now, waited, backlog),
+            Self::DropTail(_) | Self::Red(_) => Release::Send,
+        }
+    }
+}
