@@ -39,6 +39,10 @@ impl CongestionController for Fixed {
         self.rate.bytes_in(span) + ByteCount(self.mtu.get() * 64)
     }
 
+    fn paces_itself(&self) -> bool {
+        true
+    }
+
     fn pacing_rate(&self) -> Option<DataRate> {
         Some(self.rate)
     }

@@ -33,6 +33,18 @@ pub trait CongestionController: Debug + Send {
     /// How many bytes may be in flight.
     fn cwnd(&self) -> ByteCount;
 
+    /// The slow start threshold, once there is one: what a sender that reduces its window by
+    /// degrees (RFC 6937) reduces it to.
+    fn ssthresh(&self) -> Option<ByteCount> {
+        None
+    }
+
+    /// Whether its pace is part of the algorithm, so that it needs a sender that spaces packets.
+    /// Else the pace only smooths what the window allows, and a sender may leave it out.
+    fn paces_itself(&self) -> bool {
+        false
+    }
+
     /// How fast packets may leave; none means as fast as `cwnd` lets them.
     fn pacing_rate(&self) -> Option<DataRate>;
 

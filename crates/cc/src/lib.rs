@@ -5,13 +5,28 @@
 //! feedback that provides the signals it needs. Time is an argument, randomness is seeded at
 //! construction, so the simulator and the product run the same code.
 
+mod bbr;
+#[cfg(test)]
+mod bottleneck;
+mod cubic;
 mod fixed;
+mod highspeed;
+#[cfg(test)]
+mod hostile;
 mod interface;
 pub mod native;
 mod registry;
+mod reno;
+mod scalable;
+mod window;
 
+pub use bbr::Bbr;
+pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use highspeed::HighSpeed;
 pub use interface::{
     CongestionController, Feedback, LossRange, ProbeTrain, RttSample, Sent, Signal, Signals,
 };
-pub use registry::{BuildError, ControllerConfig, build, names};
+pub use registry::{BuildError, ControllerConfig, Start, build, build_with, names};
+pub use reno::Reno;
+pub use scalable::Scalable;

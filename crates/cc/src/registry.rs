@@ -2,9 +2,14 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, ParseError, Time, parse_rate};
 
+use crate::bbr::Bbr;
+use crate::cubic::Cubic;
 use crate::fixed::Fixed;
+use crate::highspeed::HighSpeed;
 use crate::interface::CongestionController;
 use crate::native::Native;
+use crate::reno::Reno;
+use crate::scalable::Scalable;
 
 /// What every controller is given at construction.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +24,23 @@ pub struct ControllerConfig {
     pub ceiling: Option<DataRate>,
     /// The round trip known beforehand, from the control connection.
     pub rtt: Option<Duration>,
+}
+
+/// How a sender starts, where that is not the sender of the native transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The first window, in packets (RFC 6928: 10).
+    pub initial_window: u32,
+    /// Whether the sender spaces its packets at the controller's pace. The loss-based controllers
+    /// do without, but read acknowledgements otherwise.
+    pub paced: bool,
+}
+
+impl Default for Start {
+    /// Ten packets, paced.
+    fn default() -> Self {
+        Self { initial_window: 10, paced: true }
+    }
 }
 
 /// Why no controller was built.
@@ -50,13 +72,22 @@ pub enum BuildError {
 
 /// The names that `build` knows; an argument follows a colon.
 pub fn names() -> &'static [&'static str] {
-    &["native", "native:background", "fixed:RATE"]
+    &["native", "native:background", "fixed:RATE", "reno", "cubic", "highspeed", "scalable", "bbr"]
 }
 
 /// The controller called `name`, such as `native` or `fixed:800mbit`.
 pub fn build(
     name: &str,
     config: &ControllerConfig,
+) -> Result<Box<dyn CongestionController>, BuildError> {
+    build_with(name, config, &Start::default())
+}
+
+/// The controller called `name` for a sender that starts as `start` says.
+pub fn build_with(
+    name: &str,
+    config: &ControllerConfig,
+    start: &Start,
 ) -> Result<Box<dyn CongestionController>, BuildError> {
     let (stem, argument) = match name.split_once(':') {
         Some((stem, argument)) => (stem, Some(argument)),
@@ -65,7 +96,6 @@ pub fn build(
     match (stem, argument) {
         ("native", None) => Ok(Box::new(Native::new(config))),
         ("native", Some("background")) => Ok(Box::new(Native::background(config))),
-        ("native", Some(a)) => Err(BuildError::Argument { name: "native", argument: a.to_owned() }),
         ("fixed", None) => Err(BuildError::NoArgument { name: "fixed", example: "fixed:800mbit" }),
         ("fixed", Some(a)) => {
             let rate = parse_rate(a)?;
@@ -75,6 +105,17 @@ pub fn build(
             let rate = config.ceiling.map_or(rate, |ceiling| rate.min(ceiling));
             Ok(Box::new(Fixed::new(rate, config.mtu)))
         }
+        ("reno", None) => Ok(Box::new(Reno::new(config, start))),
+        ("cubic", None) => Ok(Box::new(Cubic::new(config, start))),
+        ("cubic", Some("rfc")) => Ok(Box::new(Cubic::literal(config, start))),
+        ("cubic", Some("no-hystart")) => Ok(Box::new(Cubic::without_hystart(config, start))),
+        ("bbr", None) => Ok(Box::new(Bbr::new(config, start))),
+        ("highspeed", None) => Ok(Box::new(HighSpeed::new(config, start))),
+        ("scalable", None) => Ok(Box::new(Scalable::new(config, start))),
+        (stem, Some(a)) => match names().iter().find(|known| **known == stem) {
+            Some(name) => Err(BuildError::Argument { name, argument: a.to_owned() }),
+            None => Err(BuildError::Unknown(name.to_owned())),
+        },
         _ => Err(BuildError::Unknown(name.to_owned())),
     }
 }
@@ -107,7 +148,7 @@ mod tests {
         assert!(matches!(build("fixed", &config()), Err(BuildError::NoArgument { .. })));
         assert!(matches!(build("fixed:0mbit", &config()), Err(BuildError::Argument { .. })));
         assert!(matches!(build("fixed:12", &config()), Err(BuildError::Parse(_))));
-        let unknown = build("reno", &config()).unwrap_err().to_string();
+        let unknown = build("renault", &config()).unwrap_err().to_string();
         assert!(unknown.contains("native"), "{unknown}");
     }
 }

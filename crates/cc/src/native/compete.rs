@@ -1,14 +1,13 @@
 //! Beside flows that fill the queue a delay-based window starves: then CUBIC (RFC 9438), cut
 //! only by congestive losses and never below the cruising window.
 
+use crate::cubic::{BETA, Curve};
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
 /// Rounds of a rising queue and a falling window that show a competitor.
 const PRESSED: u32 = 5;
-/// CUBIC's constants (RFC 9438 section 4.1), the window in units of 1448 bytes.
-const C: f64 = 0.4;
-const BETA: f64 = 0.7;
+/// Bytes of the packets that CUBIC counts in.
 const UNIT: f64 = 1448.0;
 /// An empty queue in this many of the last eight rounds ends the competition.
 const EMPTY: u32 = 2;
@@ -68,10 +67,8 @@ impl Cubic {
             self.epoch = round.at;
             self.deaf_until = round.at + round.base + round.queue;
         } else if !round.app_limited {
-            // RFC 9438 equations 1 and 2.
-            let k = ((self.w_max * (1.0 - BETA)) / C).cbrt();
-            let t = round.at - self.epoch + round.base;
-            let target = C * (t - k).powi(3) + self.w_max;
+            let curve = Curve::new(BETA * self.w_max, self.w_max);
+            let target = curve.at(round.at - self.epoch + round.base);
             self.window = target.clamp(self.window, self.window * 1.5);
         }
         let most = 2.0 * round.delivered * (round.span() + round.queue) / UNIT;

@@ -203,6 +203,10 @@ impl CongestionController for Native {
         ByteCount(window.max(2.0 * LEAST_PACKETS * self.mtu) as u64)
     }
 
+    fn paces_itself(&self) -> bool {
+        true
+    }
+
     fn pacing_rate(&self) -> Option<DataRate> {
         Some(DataRate::from_bps((self.rate * 8.0) as u64))
     }

@@ -1,0 +1,288 @@
+//! BBR, version 1: draft-cardwell-iccrg-bbr-congestion-control-00 and Cardwell et al., "BBR:
+//! congestion-based congestion control", 2016, in the details as Linux does it.
+//!
+//! It models the path by the greatest delivery rate of ten rounds and the least round trip of ten
+//! seconds, paces at the one, and bounds what is in flight by twice the product. `model` holds
+//! the two, `modes` the four modes, `policer` the rate of a token bucket, `aggregation` what
+//! acknowledgements that come in batches need on top; here are window and pace.
+//!
+//! Units: packets, packets a second, seconds, as `f64`.
+
+mod aggregation;
+mod filter;
+mod model;
+mod modes;
+mod policer;
+
+use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
+
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, Start};
+use model::Model;
+use modes::{Mode, Modes};
+
+/// 2/ln 2: the least gain that doubles the rate each round.
+const HIGH_GAIN: f64 = 2.885;
+/// What stays in flight at the least, in packets.
+const LEAST: f64 = 4.0;
+/// The widest window, in packets.
+const WIDEST: f64 = (1u64 << 28) as f64;
+/// The pace stays this much below the rate, for the queue's sake.
+const MARGIN: f64 = 0.99;
+/// The round trip before one is known, for the first pace, in seconds.
+const NOMINAL_RTT: f64 = 1e-3;
+/// A burst is what passes in 2^-10 s, at most 64 KiB; one packet below 1.2 Mbit/s, else two.
+const BURST_SECONDS: f64 = 1.0 / 1024.0;
+const BURST_BYTES: f64 = 65_535.0;
+const SLOW: f64 = 1.2e6 / 8.0;
+
+/// The controller `bbr`.
+#[derive(Debug)]
+pub struct Bbr {
+    mss: f64,
+    initial: f64,
+    cwnd: f64,
+    /// The window to come back to after recovery or the probe of the round trip.
+    prior_cwnd: f64,
+    /// In packets a second.
+    pace: f64,
+    paced_by_rtt: bool,
+    repair: Repair,
+    /// Send indices below this were sent before the repair began.
+    recover: u64,
+    /// In the first round of a recovery one packet leaves for each that arrived.
+    conserving: bool,
+    model: Model,
+    modes: Modes,
+    was_app_limited: bool,
+}
+
+/// Where the sender is with its losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    Open,
+    Recovery,
+    Timeout,
+}
+
+impl Bbr {
+    /// A controller in its first round.
+    pub fn new(config: &ControllerConfig, start: &Start) -> Self {
+        let initial = f64::from(start.initial_window.clamp(1, 1 << 20));
+        let rtt = config.rtt.map(Duration::as_secs_f64).filter(|rtt| *rtt > 0.0);
+        Self {
+            mss: config.mtu.get().max(1) as f64,
+            initial,
+            cwnd: initial,
+            prior_cwnd: 0.0,
+            pace: HIGH_GAIN * MARGIN * initial / rtt.unwrap_or(NOMINAL_RTT),
+            paced_by_rtt: rtt.is_some(),
+            repair: Repair::Open,
+            recover: 0,
+            conserving: false,
+            model: Model::new(config.now),
+            modes: Modes::new(config.now, Rng::new(config.seed)),
+            was_app_limited: false,
+        }
+    }
+
+    /// Packets of a burst.
+    fn burst(&self) -> f64 {
+        let bytes = (self.pace * self.mss * BURST_SECONDS).min(BURST_BYTES);
+        let least = if self.pace * self.mss < SLOW { 1.0 } else { 2.0 };
+        (bytes / self.mss).floor().clamp(least, 127.0)
+    }
+
+    /// `gain` times the product of rate and round trip, rounded up.
+    fn bdp(&self, rate: f64, gain: f64) -> f64 {
+        self.model.min_rtt().map_or(self.initial, |rtt| (gain * rate * rtt).ceil().min(WIDEST))
+    }
+
+    /// Room for the bursts at both ends, and for acknowledgements of every second packet.
+    fn with_budget(&self, packets: f64) -> f64 {
+        let even = ((packets + 3.0 * self.burst()) / 2.0).ceil() * 2.0;
+        even + if self.modes.is_probing_up() { 2.0 } else { 0.0 }
+    }
+
+    /// What is in flight when the path is filled `gain` times.
+    fn target(&self, gain: f64) -> f64 {
+        self.with_budget(self.bdp(self.model.max_rate(), gain))
+    }
+
+    fn on_repair(&mut self, event: &Event) {
+        match self.repair {
+            Repair::Open if event.lost > 0.0 => {
+                self.save_cwnd();
+                self.repair = Repair::Recovery;
+                self.recover = self.model.next;
+                self.conserving = true;
+                self.model.start_round();
+                self.cwnd = event.in_flight + event.acked;
+            }
+            Repair::Recovery | Repair::Timeout if self.model.newest > self.recover => {
+                self.repair = Repair::Open;
+                self.conserving = false;
+                self.cwnd = self.cwnd.max(self.prior_cwnd);
+            }
+            _ => {}
+        }
+    }
+
+    fn save_cwnd(&mut self) {
+        if self.repair == Repair::Open && self.modes.mode != Mode::ProbeRtt {
+            self.prior_cwnd = self.cwnd;
+        } else {
+            self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
+        }
+    }
+
+    /// The retransmission timer ran out: one packet, and the path may have become another.
+    fn on_timer(&mut self, now: Time) {
+        self.save_cwnd();
+        self.repair = Repair::Timeout;
+        self.recover = self.model.next;
+        self.conserving = false;
+        self.cwnd = 1.0;
+        self.modes.forget_plateau();
+        self.model.on_timer(now, self.modes.mode == Mode::ProbeBw);
+    }
+
+    fn update_pace(&mut self, rtt: Option<f64>) {
+        if let Some(rtt) = rtt.filter(|rtt| *rtt > 0.0 && !self.paced_by_rtt) {
+            self.paced_by_rtt = true;
+            self.pace = HIGH_GAIN * MARGIN * self.cwnd.max(1.0) / rtt;
+        }
+        let gain = self.modes.pacing_gain(self.model.is_policed());
+        let pace = gain * MARGIN * self.model.rate();
+        if self.modes.is_full() || pace > self.pace {
+            self.pace = pace;
+        }
+    }
+
+    fn update_cwnd(&mut self, event: &Event) {
+        if event.acked > 0.0 {
+            self.cwnd = (self.cwnd - event.lost).max(1.0);
+            self.on_repair(event);
+            if self.conserving {
+                self.cwnd = self.cwnd.max(event.in_flight + event.acked);
+            } else {
+                self.grow(event.acked);
+            }
+        } else if event.lost > 0.0 {
+            self.on_repair(event);
+        }
+        self.cwnd = self.cwnd.clamp(1.0, WIDEST);
+        if self.modes.mode == Mode::ProbeRtt {
+            self.cwnd = self.cwnd.min(LEAST);
+        }
+    }
+
+    fn grow(&mut self, acked: f64) {
+        let rate = self.model.rate();
+        let extra = if self.modes.is_full() { self.model.aggregation.extra(rate) } else { 0.0 };
+        let target = self.with_budget(self.bdp(rate, self.modes.cwnd_gain()) + extra);
+        if self.modes.is_full() {
+            self.cwnd = (self.cwnd + acked).min(target);
+        } else if self.cwnd < target || self.model.delivered < self.initial {
+            self.cwnd += acked;
+        }
+        self.cwnd = self.cwnd.max(LEAST);
+    }
+}
+
+/// A feedback in this controller's units.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    now: Time,
+    acked: f64,
+    lost: f64,
+    in_flight: f64,
+    rate: Option<f64>,
+    rtt: Option<f64>,
+    app_limited: bool,
+}
+
+impl Event {
+    fn new(feedback: &Feedback<'_>, mss: f64) -> Self {
+        let lost: u64 = feedback.lost.iter().fold(0, |sum, l| sum.saturating_add(l.bytes.get()));
+        Self {
+            now: feedback.now,
+            acked: feedback.acked.get() as f64 / mss,
+            lost: lost as f64 / mss,
+            in_flight: feedback.in_flight.get() as f64 / mss,
+            rate: feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0 / mss),
+            rtt: feedback.rtt.map(|rtt| rtt.latest.as_secs_f64()),
+            app_limited: feedback.app_limited,
+        }
+    }
+}
+
+impl CongestionController for Bbr {
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        let idle = sent.in_flight == sent.bytes && self.was_app_limited;
+        self.was_app_limited = sent.app_limited;
+        self.model.next = sent.first.saturating_add(u64::from(sent.count)).max(self.model.next);
+        if idle {
+            self.model.aggregation.restart(sent.now);
+            self.modes.idle_restart = true;
+            if self.modes.mode == Mode::ProbeBw {
+                self.pace = MARGIN * self.model.rate();
+            }
+        }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let event = Event::new(feedback, self.mss);
+        if let Some(index) = feedback.largest_acked {
+            self.model.newest = self.model.newest.max(index.saturating_add(1));
+        }
+        if feedback.timeout {
+            return self.on_timer(feedback.now);
+        }
+        let restart = self.model.on_event(&event, self.cwnd, self.modes.mode == Mode::ProbeBw);
+        if self.model.round_started {
+            self.conserving = false;
+        }
+        if restart {
+            self.modes.enter_probe_bw(event.now);
+        }
+        self.advance(&event);
+        self.update_pace(feedback.rtt.map(|rtt| rtt.smoothed.as_secs_f64()));
+        self.update_cwnd(&event);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        ByteCount((self.cwnd * self.mss) as u64)
+    }
+
+    fn paces_itself(&self) -> bool {
+        true
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        let bps = 8.0 * self.pace * self.mss;
+        Some(DataRate::from_bps(bps.max(8.0 * self.mss) as u64))
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        ByteCount((self.burst() * self.mss) as u64)
+    }
+
+    fn state(&self) -> String {
+        let mbps = 8e-6 * self.model.rate() * self.mss;
+        let rtt = 1e3 * self.model.min_rtt().unwrap_or(0.0);
+        let policed = if self.model.is_policed() { ", policed" } else { "" };
+        format!("{}, {mbps:.1} Mbit/s, {rtt:.1} ms{policed}", self.modes.mode.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! CUBIC: RFC 9438, with the HyStart of Linux.
+//!
+//! Where the RFC leaves a choice this does what Linux does: the cut is of the window and not of
+//! the flight, `t` is ahead by the least round trip, a window that never saw a loss grows by at
+//! least a twentieth a round trip, and the window like Reno's keeps its slope above the old
+//! window, where section 4.3 would have it rise faster (`cubic:rfc` does as the RFC says).
+
+mod curve;
+mod hystart;
+
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, Start};
+use crate::window::{Ask, Window};
+
+pub(crate) use curve::{BETA, Curve};
+use hystart::{Ack, HyStart};
+
+/// Slope of the window like Reno's, in packets a round trip (RFC 9438 section 4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Acknowledgements for one more packet: never fewer, and while no loss was seen never more.
+const LEAST_COUNT: f64 = 2.0;
+const MOST_COUNT_UNTRIED: f64 = 20.0;
+/// Round trips right after a cut are not those of an empty queue.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// The controller `cubic`.
+#[derive(Debug)]
+pub struct Cubic {
+    window: Window,
+    hystart: Option<HyStart>,
+    /// Whether the window like Reno's follows the RFC to the letter.
+    literal: bool,
+    /// The least round trip since the start or the last timeout.
+    min_rtt: Option<Duration>,
+    /// The window before the last cut, lowered by fast convergence; none: no loss yet.
+    w_max: Option<f64>,
+    /// The window before the last cut.
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
+    last: Time,
+}
+
+/// Congestion avoidance since the last cut.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    start: Time,
+    curve: Curve,
+    /// The window that Reno would have (`W_est`).
+    reno: f64,
+}
+
+impl Cubic {
+    /// A controller in its first round.
+    pub fn new(config: &ControllerConfig, start: &Start) -> Self {
+        Self {
+            window: Window::new(config, start),
+            hystart: Some(HyStart::new(config.now, start.paced)),
+            literal: false,
+            min_rtt: None,
+            w_max: None,
+            cwnd_prior: 0.0,
+            epoch: None,
+            last: config.now,
+        }
+    }
+
+    /// With section 4.3 of RFC 9438 to the letter.
+    pub fn literal(config: &ControllerConfig, start: &Start) -> Self {
+        Self { literal: true, ..Self::new(config, start) }
+    }
+
+    /// Slow start until a loss, however the delay rises.
+    pub fn without_hystart(config: &ControllerConfig, start: &Start) -> Self {
+        Self { hystart: None, ..Self::new(config, start) }
+    }
+
+    fn on_rtt(&mut self, feedback: &Feedback<'_>) {
+        let Some(rtt) = feedback.rtt.map(|rtt| rtt.latest.max(Duration::from_nanos(1))) else {
+            return;
+        };
+        if self.epoch.is_some_and(|epoch| feedback.now.since(epoch.start) < SETTLE) {
+            return;
+        }
+        let min_rtt = self.min_rtt.map_or(rtt, |min| min.min(rtt));
+        self.min_rtt = Some(min_rtt);
+        let slow_start = self.window.in_slow_start();
+        let pace = self.window.pace().map_or(0, DataRate::bytes_per_sec);
+        if let Some(hystart) = self.hystart.as_mut().filter(|_| slow_start) {
+            let newest = feedback.largest_acked.unwrap_or(0);
+            let (cwnd, next) = (self.window.cwnd, self.window.next);
+            let ack = Ack { now: feedback.now, rtt, min_rtt, newest, next, cwnd, pace };
+            if hystart.on_ack(&ack) {
+                self.window.ssthresh = cwnd;
+            }
+        }
+    }
+
+    fn grow(&mut self, now: Time, acked: f64) {
+        let slow_start = self.window.in_slow_start();
+        let rest = if slow_start { self.window.slow_start(acked) } else { acked };
+        if rest > 0.0 {
+            let count = self.acks_for_one_more(now, rest);
+            self.window.widen(rest / count);
+        }
+    }
+
+    /// After how many acknowledged packets the window grows by one.
+    fn acks_for_one_more(&mut self, now: Time, acked: f64) -> f64 {
+        let cwnd = self.window.cwnd;
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            start: now,
+            curve: Curve::new(cwnd, self.w_max.unwrap_or(0.0)),
+            reno: cwnd,
+        });
+        let ahead = self.min_rtt.unwrap_or(Duration::ZERO);
+        let target = epoch.curve.at((now.since(epoch.start) + ahead).as_secs_f64());
+        let mut count = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
+        if self.w_max.is_none() {
+            count = count.min(MOST_COUNT_UNTRIED);
+        }
+        let steep = self.literal && epoch.reno >= self.cwnd_prior;
+        epoch.reno += acked / cwnd * if steep { 1.0 } else { ALPHA };
+        if epoch.reno > cwnd {
+            count = count.min(cwnd / (epoch.reno - cwnd));
+        }
+        count.max(LEAST_COUNT)
+    }
+
+    /// Remembers the window before a cut; fast convergence: a window smaller than last time makes
+    /// room for others (RFC 9438 section 4.7).
+    fn remember(&mut self) {
+        let cwnd = self.window.cwnd;
+        self.cwnd_prior = cwnd;
+        let shrunk = self.w_max.is_some_and(|w_max| cwnd < w_max);
+        self.w_max = Some(if shrunk { cwnd * (1.0 + BETA) / 2.0 } else { cwnd });
+        self.epoch = None;
+    }
+
+    /// After a timeout everything is learnt anew (Linux; RFC 9438 section 4.8 keeps nothing but
+    /// the threshold either).
+    fn forget(&mut self, now: Time) {
+        self.w_max = None;
+        self.cwnd_prior = 0.0;
+        self.epoch = None;
+        self.min_rtt = None;
+        if let Some(hystart) = &mut self.hystart {
+            hystart.restart(now, self.window.next);
+        }
+    }
+}
+
+impl CongestionController for Cubic {
+    fn name(&self) -> &'static str {
+        "cubic"
+    }
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Rtt, Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.window.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.on_rtt(feedback);
+        let since = feedback.now.since(std::mem::replace(&mut self.last, feedback.now));
+        match self.window.on_feedback(feedback) {
+            Ask::Hold => {}
+            // Time that the window could not use does not count (RFC 9438 section 5.8).
+            Ask::Unused => {
+                if let Some(epoch) = &mut self.epoch {
+                    epoch.start += since;
+                }
+            }
+            Ask::Grow(acked) => self.grow(feedback.now, acked),
+            Ask::Cut => {
+                self.remember();
+                self.window.cut(BETA);
+            }
+            Ask::Collapse => {
+                self.window.collapse(BETA);
+                self.forget(feedback.now);
+            }
+        }
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.bytes()
+    }
+
+    fn ssthresh(&self) -> Option<ByteCount> {
+        self.window.ssthresh_bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        self.window.pace()
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        self.window.quantum()
+    }
+
+    fn state(&self) -> String {
+        self.window.state()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! HighSpeed TCP: RFC 3649. Above 38 packets the window grows by `a(w)` packets a round trip and a
+//! loss takes `b(w)` of it, so that 10 Gbit/s need no loss rate below one in ten million.
+
+use packtrain_units::{ByteCount, DataRate};
+
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, Start};
+use crate::reno::HALF;
+use crate::window::{Ask, Window};
+
+/// Up to this window it is Reno (RFC 3649 section 5, `Low_Window`).
+const LOW_WINDOW: f64 = 38.0;
+/// The window reached at `HIGH_P`.
+const HIGH_WINDOW: f64 = 83_000.0;
+/// Loss rates at the two windows.
+const LOW_P: f64 = 1e-3;
+const HIGH_P: f64 = 1e-7;
+/// What a loss takes at the high window.
+const HIGH_DECREASE: f64 = 0.1;
+/// `a(w)` is computed anew when the window moved by this share.
+const FRESH: f64 = 0.005;
+
+/// What a loss takes of a window of `w` packets (RFC 3649 section 5).
+fn decrease(w: f64) -> f64 {
+    if w <= LOW_WINDOW {
+        return HALF;
+    }
+    let share = (w.ln() - LOW_WINDOW.ln()) / (HIGH_WINDOW.ln() - LOW_WINDOW.ln());
+    ((HIGH_DECREASE - HALF) * share + HALF).max(HIGH_DECREASE)
+}
+
+/// By how many packets a window of `w` grows a round trip: `w^2 p(w) 2 b(w) / (2 - b(w))`, where
+/// `p(w)` is the straight line between the two points on logarithmic scales (section 5).
+fn increase(w: f64) -> f64 {
+    if w <= LOW_WINDOW {
+        return 1.0;
+    }
+    let slope = (HIGH_P.ln() - LOW_P.ln()) / (HIGH_WINDOW.ln() - LOW_WINDOW.ln());
+    let p = LOW_P * (slope * (w.ln() - LOW_WINDOW.ln())).exp();
+    let b = decrease(w);
+    (w * w * p * 2.0 * b / (2.0 - b)).max(1.0)
+}
+
+/// The controller `highspeed`.
+#[derive(Debug)]
+pub struct HighSpeed {
+    window: Window,
+    /// A window and its `a`.
+    known: (f64, f64),
+}
+
+impl HighSpeed {
+    /// A controller in its first round.
+    pub fn new(config: &ControllerConfig, start: &Start) -> Self {
+        Self { window: Window::new(config, start), known: (LOW_WINDOW, 1.0) }
+    }
+
+    fn grow(&mut self, acked: f64) {
+        let slow_start = self.window.in_slow_start();
+        let rest = if slow_start { self.window.slow_start(acked) } else { acked };
+        let w = self.window.cwnd;
+        if (w - self.known.0).abs() > FRESH * self.known.0 {
+            self.known = (w, increase(w));
+        }
+        self.window.widen(rest * self.known.1 / w);
+    }
+}
+
+impl CongestionController for HighSpeed {
+    fn name(&self) -> &'static str {
+        "highspeed"
+    }
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.window.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let kept = |window: &Window| 1.0 - decrease(window.cwnd);
+        match self.window.on_feedback(feedback) {
+            Ask::Hold | Ask::Unused => {}
+            Ask::Grow(acked) => self.grow(acked),
+            Ask::Cut => self.window.cut(kept(&self.window)),
+            Ask::Collapse => self.window.collapse(kept(&self.window)),
+        }
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.bytes()
+    }
+
+    fn ssthresh(&self) -> Option<ByteCount> {
+        self.window.ssthresh_bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        self.window.pace()
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        self.window.quantum()
+    }
+
+    fn state(&self) -> String {
+        self.window.state()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Reno: RFC 5681, counting bytes (RFC 3465).
+//!
+//! In slow start each acknowledged packet adds one, whatever number of acknowledgements told of
+//! it, as Linux counts; RFC 3465's limit of two a message would starve a feedback that reports
+//! many packets at once. With one acknowledgement a packet this is what ns-2 does.
+
+use packtrain_units::{ByteCount, DataRate};
+
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, Start};
+use crate::window::{Ask, Window};
+
+/// What is left of the window after a loss.
+pub(crate) const HALF: f64 = 0.5;
+
+/// The controller `reno`.
+#[derive(Debug)]
+pub struct Reno {
+    window: Window,
+}
+
+impl Reno {
+    /// A controller in its first round.
+    pub fn new(config: &ControllerConfig, start: &Start) -> Self {
+        Self { window: Window::new(config, start) }
+    }
+}
+
+/// Slow start, then a packet more for each window acknowledged (RFC 5681 equation 3).
+pub(crate) fn grow(window: &mut Window, acked: f64) {
+    let rest = if window.in_slow_start() { window.slow_start(acked) } else { acked };
+    window.widen(rest / window.cwnd);
+}
+
+impl CongestionController for Reno {
+    fn name(&self) -> &'static str {
+        "reno"
+    }
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.window.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        match self.window.on_feedback(feedback) {
+            Ask::Hold | Ask::Unused => {}
+            Ask::Grow(acked) => grow(&mut self.window, acked),
+            Ask::Cut => self.window.cut(HALF),
+            Ask::Collapse => self.window.collapse(HALF),
+        }
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.bytes()
+    }
+
+    fn ssthresh(&self) -> Option<ByteCount> {
+        self.window.ssthresh_bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        self.window.pace()
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        self.window.quantum()
+    }
+
+    fn state(&self) -> String {
+        self.window.state()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use packtrain_units::Time;
+
+use super::*;
+use crate::bottleneck::{MSS, config, silence};
+use crate::interface::LossRange;
+
+fn loss(first: u64) -> LossRange {
+    LossRange { first, count: 1, bytes: ByteCount(MSS), sent_at: Time::ZERO }
+}
+
+fn sent(window: &mut Window, first: u64, count: u32) {
+    window.on_sent(&Sent {
+        now: Time::ZERO,
+        first,
+        count,
+        bytes: ByteCount(u64::from(count) * MSS),
+        in_flight: ByteCount(u64::from(count) * MSS),
+        retransmission: false,
+        app_limited: false,
+    });
+}
+
+fn acked(largest: u64, packets: u64) -> Feedback<'static> {
+    Feedback {
+        largest_acked: Some(largest),
+        acked: ByteCount(packets * MSS),
+        acked_packets: packets,
+        ..silence(Time::ZERO)
+    }
+}
+
+#[test]
+fn one_cut_a_round_and_no_growth_before_the_next() {
+    let mut window = Window::new(&config(), &Start::default());
+    sent(&mut window, 0, 10);
+    assert_eq!(window.on_feedback(&acked(0, 1)), Ask::Grow(1.0));
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(1)], ..acked(4, 3) }), Ask::Cut);
+    window.cut(0.5);
+    assert_eq!((window.cwnd, window.ssthresh), (5.0, 5.0));
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(9)], ..acked(8, 1) }), Ask::Hold);
+    assert_eq!(window.on_feedback(&acked(9, 1)), Ask::Hold, "sent before the cut");
+    sent(&mut window, 10, 5);
+    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(9, 0) }), Ask::Hold);
+    assert_eq!(window.on_feedback(&acked(10, 1)), Ask::Grow(1.0));
+    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(11, 1) }), Ask::Cut);
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(12)], ..acked(14, 1) }), Ask::Hold);
+}
+
+#[test]
+fn a_timer_that_runs_out_again_and_again_halves_the_threshold_once() {
+    let mut window = Window::new(&config(), &Start::default());
+    sent(&mut window, 0, 10);
+    let timeout = Feedback { timeout: true, ..silence(Time::ZERO) };
+    assert_eq!(window.on_feedback(&timeout), Ask::Collapse);
+    window.collapse(0.5);
+    window.collapse(0.5);
+    assert_eq!((window.cwnd, window.ssthresh), (1.0, 5.0));
+    sent(&mut window, 10, 1);
+    assert_eq!(window.on_feedback(&acked(10, 1)), Ask::Grow(1.0));
+    window.collapse(0.5);
+    assert_eq!(window.ssthresh, 2.0);
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let mut window = Window::new(&config(), &Start::default());
+    window.cwnd = 1_000.0;
+    sent(&mut window, 0, 400);
+    assert_eq!(window.on_feedback(&acked(0, 1)), Ask::Unused);
+    sent(&mut window, 400, 500);
+    assert_eq!(window.on_feedback(&acked(1, 1)), Ask::Grow(1.0));
+    window.ssthresh = 100.0;
+    sent(&mut window, 900, 700);
+    assert_eq!(window.on_feedback(&acked(2, 1)), Ask::Unused);
+    sent(&mut window, 1_600, 750);
+    assert_eq!(window.on_feedback(&acked(3, 1)), Ask::Grow(1.0));
+}
