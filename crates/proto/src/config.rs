@@ -115,6 +115,32 @@ impl FlowConfig {
     }
 }
 
+/// What the core needs of it: everything but the keys and what the codec writes.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreConfig {
+    pub(crate) role: Role,
+    pub(crate) peers: Vec<Vec<SocketAddr>>,
+    pub(crate) mtu: ByteCount,
+    pub(crate) max_mtu: ByteCount,
+    pub(crate) rate_ceiling: Option<DataRate>,
+    pub(crate) room: ByteCount,
+    pub(crate) seed: u64,
+}
+
+impl From<&FlowConfig> for CoreConfig {
+    fn from(config: &FlowConfig) -> Self {
+        Self {
+            role: config.role,
+            peers: config.peers.clone(),
+            mtu: config.mtu,
+            max_mtu: config.max_mtu,
+            rate_ceiling: config.rate_ceiling,
+            room: config.room,
+            seed: config.seed,
+        }
+    }
+}
+
 /// Why a flow could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {

@@ -7,18 +7,17 @@ use packtrain_cc::CongestionController;
 use packtrain_units::{ByteCount, Offset, Time};
 
 use crate::codec::frame;
-use crate::codec::header::{CONTROL_HEAD, DATA_HEAD, DATA_OVERHEAD, Header, TAG, expand};
+use crate::codec::header::{DATA_OVERHEAD, Header, expand};
 use crate::codec::keys::{Opener, Sealer};
-use crate::config::{FlowConfig, FlowError};
-use crate::core::ledger::Train;
-use crate::core::{Burst, Control, Core, Envelope};
-use crate::seam::{BATCH_BYTES, CloseReason, Datagrams, Event, Fill, Payload, Placement, Transmit};
+use crate::codec::sealing::Sealing;
+use crate::config::{CoreConfig, FlowConfig, FlowError};
+use crate::core::edge::{Arrivals, Left};
+use crate::core::{Core, Envelope};
+use crate::seam::{BATCH_BYTES, CloseReason, Datagrams, Event, Payload, Placement, Transmit};
 use crate::stats::FlowStats;
 
 /// ECT(0), the mark of a sender that understands congestion marks (RFC 3168).
 const ECT0: u8 = 2;
-/// Congestion experienced.
-const CE: u8 = 3;
 
 /// One end of a flow.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Flow {
         controller: Option<Box<dyn CongestionController>>,
         now: Time,
     ) -> Result<Self, FlowError> {
-        let core = Core::new(&config, controller, now)?;
+        let core = Core::new(CoreConfig::from(&config), controller, now)?;
         let lanes = config.peers.len() as u8;
         Ok(Self {
             core,
@@ -85,25 +84,16 @@ impl Flow {
         placement: &mut impl Placement,
     ) -> usize {
         let Datagrams { lane, from, bytes, stride, ecn, received_at } = input;
-        let (mut good, mut last) = (0, None);
+        let mut arrivals = Arrivals::default();
         for datagram in bytes.chunks_mut(stride.max(1)) {
             if let Some(envelope) = self.open(now, lane, from, datagram, placement) {
-                good += 1;
-                last = Some(last.map_or(
-                    envelope,
-                    |l: Envelope| {
-                        if l.pn > envelope.pn { l } else { envelope }
-                    },
-                ));
+                arrivals.add(1, envelope);
             }
         }
-        if let Some(last) = last {
-            if ecn == Some(CE) {
-                self.core.stats.ecn_ce += good as u64;
-            }
-            self.core.on_batch(now, received_at, &last, placement.room());
+        if arrivals.good > 0 {
+            self.core.on_arrivals(now, received_at, ecn, &arrivals, placement.room());
         }
-        good
+        arrivals.good
     }
 
     /// Receiver: the pool has `room` bytes again, told outside `handle`.
@@ -130,20 +120,16 @@ impl Flow {
         payload: &mut impl Payload,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        self.core.release(payload);
+        self.core.release(|range| payload.release(range));
         if out.len() < BATCH_BYTES {
             return None;
         }
-        while let Some((control, pn)) = self.core.poll_control(now) {
-            if let Some(transmit) = self.seal_control(&control, pn, out) {
-                return Some(transmit);
-            }
-        }
-        let burst = self.core.begin(now)?;
-        let len = self.fill_burst(now, &burst, payload, out);
-        let segment = (usize::from(burst.size) + DATA_OVERHEAD).min(len);
-        let Burst { lane, to, .. } = burst;
-        (len > 0).then_some(Transmit { lane, to, len, segment, ecn: self.ecn })
+        let Self { core, sealer, flow_id, ecn, text, .. } = self;
+        let mut sealing = Sealing { sealer, flow_id: *flow_id, text, payload, out, len: 0 };
+        let Left { lane, to, size } = core.transmit(now, &mut sealing)?;
+        let len = sealing.len;
+        let segment = size.map_or(len, |size| (usize::from(size) + DATA_OVERHEAD).min(len));
+        Some(Transmit { lane, to, len, segment, ecn: *ecn })
     }
 
     /// The instant of `poll_timeout` came.
@@ -205,11 +191,9 @@ impl Flow {
     ) -> Option<Envelope> {
         let size = datagram.len();
         let (header, head) = self.parse(lane, datagram)?;
-        let window = &self.core.lanes[usize::from(lane)].window;
-        let expected = window.next();
+        let expected = self.core.lanes[usize::from(lane)].window.next();
         let pn = expand(header.low, expected);
-        if !window.is_new(pn) {
-            self.core.stats.replayed_datagrams += 1;
+        if !self.core.is_new(lane, pn) {
             return None;
         }
         let largest = expected.saturating_sub(1);
@@ -219,7 +203,10 @@ impl Flow {
         };
         let envelope = Envelope { lane, pn, from, size };
         let sane = match header.offset {
-            Some(offset) => self.core.on_data(&envelope, offset, text, placement),
+            Some(offset) => {
+                let place = || placement.place(Offset(offset), text);
+                self.core.on_data(&envelope, offset, text.len(), place)
+            }
             None => match frame::parse(text) {
                 Some(frames) => {
                     self.core.on_control(now, &envelope, frames);
@@ -241,94 +228,6 @@ impl Flow {
         let parsed = Header::parse(datagram).filter(|(header, _)| ours(header));
         self.core.stats.bad_datagrams += u64::from(parsed.is_none());
         parsed
-    }
-
-    fn seal_control(&mut self, control: &Control, pn: u64, out: &mut [u8]) -> Option<Transmit> {
-        let header =
-            Header { lane: control.lane, flow_id: self.flow_id, low: pn as u32, offset: None };
-        self.text.clear();
-        frame::write(&control.frame, &mut self.text);
-        let least = control.pad.map_or(0, usize::from).saturating_sub(CONTROL_HEAD + TAG);
-        if self.text.len() < least {
-            self.text.resize(least, 0);
-        }
-        let len = CONTROL_HEAD + self.text.len() + TAG;
-        let packet = out.get_mut(..len)?;
-        header.write(packet);
-        packet[CONTROL_HEAD..len - TAG].copy_from_slice(&self.text);
-        self.sealer.seal(control.lane, pn, packet, CONTROL_HEAD)?;
-        let Control { lane, to, .. } = *control;
-        Some(Transmit { lane, to, len, segment: len, ecn: self.ecn })
-    }
-
-    /// Fills and seals the packets of one burst; returns their bytes. Trains may be several:
-    /// repeats are often single packets, and a batch costs one system call.
-    fn fill_burst(
-        &mut self,
-        now: Time,
-        burst: &Burst,
-        payload: &mut impl Payload,
-        out: &mut [u8],
-    ) -> usize {
-        let (mut len, mut packets, mut skip_lost) = (0, 0, false);
-        while packets < burst.packets {
-            let next = self.core.next_train(burst, burst.packets - packets, skip_lost);
-            let Some((mut train, repeat)) = next else { break };
-            let (bytes, filled, fill) =
-                self.fill_train(burst.lane, &train, payload, &mut out[len..]);
-            if filled < train.count && filled > 0 {
-                train.last = train.size;
-                train.count = filled;
-            }
-            if filled > 0 {
-                self.core.sent(now, burst, train, repeat);
-                len += bytes;
-                packets += filled;
-            }
-            match fill {
-                Fill::Ready if train.last < train.size => break,
-                Fill::Ready => {}
-                Fill::Failed if filled == 0 => self.core.unreadable(now, &train),
-                Fill::Failed => {}
-                Fill::Pending if repeat && !skip_lost => skip_lost = true,
-                Fill::Pending => {
-                    self.core.payload_pending();
-                    break;
-                }
-            }
-        }
-        len
-    }
-
-    /// Fills and seals as many packets of a train as the payload has: bytes written, packets,
-    /// and why it stopped.
-    fn fill_train(
-        &mut self,
-        lane: u8,
-        train: &Train,
-        payload: &mut impl Payload,
-        out: &mut [u8],
-    ) -> (usize, u32, Fill) {
-        let mut at = 0;
-        let mut offset = train.offset;
-        for i in 0..train.count {
-            let size = usize::from(if i + 1 == train.count { train.last } else { train.size });
-            let packet = &mut out[at..at + size + DATA_OVERHEAD];
-            let fill = payload.fill(Offset(offset), &mut packet[DATA_HEAD..DATA_HEAD + size]);
-            if fill != Fill::Ready {
-                return (at, i, fill);
-            }
-            let pn = train.first + u64::from(i);
-            let low = pn as u32;
-            let header = Header { lane, flow_id: self.flow_id, low, offset: Some(offset) };
-            header.write(packet);
-            if self.sealer.seal(lane, pn, packet, DATA_HEAD).is_none() {
-                return (at, i, Fill::Pending);
-            }
-            at += size + DATA_OVERHEAD;
-            offset += size as u64;
-        }
-        (at, train.count, Fill::Ready)
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Peer input gives a counted drop or closes the flow with a reason. A panic means a bug.
 
+pub mod bare;
 mod breaker;
 mod codec;
 mod config;

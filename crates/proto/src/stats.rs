@@ -9,6 +9,12 @@ pub struct FlowStats {
     pub rtt: Option<Duration>,
     /// Least round trip, if measured.
     pub min_rtt: Option<Duration>,
+    /// The newest sample of the round trip.
+    pub rtt_latest: Option<Duration>,
+    /// How many samples of the round trip there were.
+    pub rtt_samples: u64,
+    /// All of them added up.
+    pub rtt_total: Duration,
     /// Queueing delay on the way to the receiver, newest.
     pub queueing_delay: Option<Duration>,
     /// Payload bytes sent, repeats included.
@@ -27,7 +33,12 @@ pub struct FlowStats {
     pub retransmitted_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
-    /// Of them, packets that turned out to have arrived.
+    /// Rounds with losses: one begins with the loss of a packet that was sent after the last one
+    /// had begun.
+    pub loss_rounds: u64,
+    /// Times at which no feedback came for so long that data stopped (RFC 8084).
+    pub silences: u64,
+    /// Of the lost packets, those that turned out to have arrived.
     pub spurious_packets: u64,
     /// Receiver: packets whose bytes were here already.
     pub duplicate_packets: u64,

@@ -14,4 +14,5 @@
 pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod keys;
+pub(crate) mod sealing;
 pub(crate) mod varint;

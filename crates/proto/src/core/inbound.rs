@@ -5,36 +5,61 @@ use serde_json::json;
 
 use crate::breaker::Verdict;
 use crate::codec::frame::{Frame, Report};
+use crate::core::lane::Lane;
+use crate::core::ledger::Train;
 use crate::core::{Control, Core, Envelope};
 use crate::life::reason_of;
 use crate::path::Answer;
-use crate::seam::{CloseReason, Event, Placed, Placement};
+use crate::seam::{CloseReason, Event, Placed};
 
 impl Core {
-    /// A data packet arrived. False if it makes no sense at this end.
+    /// A data packet of `len` bytes arrived, to be put where `place` puts it. False if it makes no
+    /// sense at this end.
     #[inline]
     pub(crate) fn on_data(
         &mut self,
         envelope: &Envelope,
         offset: u64,
-        bytes: &[u8],
-        placement: &mut impl Placement,
+        len: usize,
+        place: impl FnOnce() -> Placed,
     ) -> bool {
         let Some(receiver) = &mut self.receiver else { return false };
-        if bytes.is_empty() || offset.checked_add(bytes.len() as u64).is_none() {
+        if len == 0 || offset.checked_add(len as u64).is_none() {
             return false;
         }
         let window = &mut self.lanes[usize::from(envelope.lane)].window;
         let gap = envelope.pn > window.next();
-        let placed = if self.life.is_over() {
-            Placed::NoRoom
-        } else {
-            placement.place(Offset(offset), bytes)
-        };
-        let (lane, pn) = (envelope.lane, envelope.pn);
-        if receiver.on_data(lane, pn, gap, bytes.len(), placed, &mut self.stats) {
-            window.set(pn);
+        let placed = if self.life.is_over() { Placed::NoRoom } else { place() };
+        if placed == Placed::NoRoom {
+            self.stats.refused_packets += 1;
+            return true;
         }
+        let duplicates = u32::from(placed == Placed::Duplicate);
+        let (lane, pn) = (envelope.lane, envelope.pn);
+        receiver.on_data(lane, pn, gap, (1, duplicates), len as u64, &mut self.stats);
+        window.set(pn);
+        true
+    }
+
+    /// A whole train of data arrived: what `on_data` would do packet by packet, at the price of
+    /// one. False if it cannot be taken as one, nothing being done then: its numbers may be old,
+    /// or `place` may not take all of it. `place` says how many packets were there already.
+    pub(crate) fn on_train(
+        &mut self,
+        lane: u8,
+        train: &Train,
+        place: impl FnOnce() -> Option<u32>,
+    ) -> bool {
+        let Some(receiver) = &mut self.receiver else { return false };
+        let Some(Lane { window, .. }) = self.lanes.get_mut(usize::from(lane)) else { return false };
+        if train.first < window.next() || self.life.is_over() {
+            return false;
+        }
+        let Some(duplicates) = place() else { return false };
+        let gap = train.first > window.next();
+        let packets = (train.count, duplicates);
+        receiver.on_data(lane, train.first, gap, packets, train.bytes(), &mut self.stats);
+        window.set_run(train.first, train.end());
         true
     }
 
@@ -60,7 +85,7 @@ impl Core {
     }
 
     /// The packets of one batch were worked through: `last` is the newest of them.
-    pub(crate) fn on_batch(
+    pub(super) fn on_batch(
         &mut self,
         now: Time,
         received_at: Time,

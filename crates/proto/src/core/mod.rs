@@ -4,11 +4,12 @@ mod backlog;
 mod credit;
 mod delay;
 mod delivery;
+pub(crate) mod edge;
 mod inbound;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 mod loss;
-mod ranges;
+pub(crate) mod ranges;
 mod receiver;
 mod rtt;
 mod sender;
@@ -26,7 +27,7 @@ use serde_json::json;
 use crate::codec::frame::Frame;
 use crate::codec::header::DATA_OVERHEAD;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
-use crate::config::{FlowConfig, FlowError, Role};
+use crate::config::{CoreConfig, FlowError, Role};
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::receiver::Receiver;
@@ -35,7 +36,7 @@ use crate::core::sender::Sender;
 use crate::life::Life;
 use crate::mtu::Mtu;
 use crate::qlog::Log;
-use crate::seam::{BATCH_BYTES, CloseReason, Event, Payload};
+use crate::seam::{BATCH_BYTES, CloseReason, Event};
 use crate::stats::{FlowStats, Limit};
 
 /// One packet number in so many bursts is left out, to catch an optimistic acknowledger.
@@ -96,7 +97,7 @@ pub(crate) struct Envelope {
 
 impl Core {
     pub(crate) fn new(
-        config: &FlowConfig,
+        config: CoreConfig,
         controller: Option<Box<dyn CongestionController>>,
         now: Time,
     ) -> Result<Self, FlowError> {
@@ -118,7 +119,7 @@ impl Core {
                 receiver = Some(Receiver::new(now, config.peers.len(), config.room));
             }
         }
-        let lanes = config.peers.iter().map(|peers| Lane::new(peers.clone(), now)).collect();
+        let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, now)).collect();
         Ok(Self {
             lanes,
             stats: FlowStats::default(),
@@ -181,7 +182,7 @@ impl Core {
     }
 
     /// The next control packet with its number; runs the timers first.
-    pub(crate) fn poll_control(&mut self, now: Time) -> Option<(Control, u64)> {
+    fn poll_control(&mut self, now: Time) -> Option<(Control, u64)> {
         self.tick(now);
         let control = self.controls.pop_front()?;
         let ledger = &mut self.lanes[usize::from(control.lane)].ledger;
@@ -199,7 +200,7 @@ impl Core {
     }
 
     /// Whether data may leave now.
-    pub(crate) fn begin(&mut self, now: Time) -> Option<Burst> {
+    fn begin(&mut self, now: Time) -> Option<Burst> {
         let sender = self.sender.as_mut()?;
         if !self.life.is_established() || self.life.is_over() {
             return None;
@@ -223,12 +224,7 @@ impl Core {
     }
 
     /// The next train of a burst, of at most `packets`; and whether it repeats.
-    pub(crate) fn next_train(
-        &self,
-        burst: &Burst,
-        packets: u32,
-        skip_lost: bool,
-    ) -> Option<(Train, bool)> {
+    fn next_train(&self, burst: &Burst, packets: u32, skip_lost: bool) -> Option<(Train, bool)> {
         let piece = self.sender.as_ref()?.piece(skip_lost)?;
         let size = u64::from(burst.size);
         let count = piece.len.div_ceil(size).min(u64::from(packets));
@@ -244,7 +240,7 @@ impl Core {
     }
 
     /// A train of a burst left.
-    pub(crate) fn sent(&mut self, now: Time, burst: &Burst, train: Train, repeat: bool) {
+    fn sent(&mut self, now: Time, burst: &Burst, train: Train, repeat: bool) {
         let Some(sender) = &mut self.sender else { return };
         let lane = &mut self.lanes[usize::from(burst.lane)];
         sender.on_sent(now, lane, train, repeat, &mut self.stats);
@@ -252,14 +248,14 @@ impl Core {
     }
 
     /// The payload had not what the flow wants next.
-    pub(crate) fn payload_pending(&mut self) {
+    fn payload_pending(&mut self) {
         if let Some(sender) = &mut self.sender {
             sender.limit = Limit::Payload;
         }
     }
 
     /// The payload cannot read this train.
-    pub(crate) fn unreadable(&mut self, now: Time, train: &Train) {
+    fn unreadable(&mut self, now: Time, train: &Train) {
         let Some(sender) = &mut self.sender else { return };
         let (a, b) = train.span(0, 1);
         let events = &mut self.events;
@@ -271,16 +267,23 @@ impl Core {
     }
 
     /// Tells payload and owner what was acknowledged.
-    pub(crate) fn release(&mut self, payload: &mut impl Payload) {
+    pub(crate) fn release(&mut self, mut payload: impl FnMut(Range<Offset>)) {
         let Some(sender) = &mut self.sender else { return };
         for range in sender.released.drain(..) {
-            payload.release(range.clone());
+            payload(range.clone());
             self.events.push_back(Event::Placed(range));
         }
         if !self.idle_told && sender.backlog.is_done() {
             self.idle_told = true;
             self.events.push_back(Event::Idle);
         }
+    }
+
+    /// Whether `pn` is new on `lane`; counts it if not.
+    pub(crate) fn is_new(&mut self, lane: u8, pn: u64) -> bool {
+        let new = self.lanes.get(usize::from(lane)).is_some_and(|lane| lane.window.is_new(pn));
+        self.stats.replayed_datagrams += u64::from(!new);
+        new
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -301,8 +304,7 @@ impl Core {
 
     pub(crate) fn gauges(&self) -> FlowStats {
         let mut stats = self.stats.clone();
-        stats.rtt = self.rtt.smoothed;
-        stats.min_rtt = self.rtt.min();
+        self.rtt.gauges(&mut stats);
         stats.lanes = self.lanes.iter().filter(|lane| lane.is_open()).count() as u8;
         if let Some(sender) = &self.sender {
             sender.gauges(self.rtt.smoothed_or_guess(), &mut stats);

@@ -39,9 +39,15 @@ impl Ranges {
         if a >= b {
             return;
         }
-        // The common case first: the lowest or highest range grows.
+        let next = self.next_start(a.saturating_add(1));
         if let Some((&s, e)) = self.by_start.range_mut(..=a).next_back() {
             if *e >= b {
+                return;
+            }
+            // The common case first: a range grows and meets no other.
+            if *e >= a && next.is_none_or(|next| next > b) {
+                self.total += b - *e;
+                *e = b;
                 return;
             }
             if *e >= a {
@@ -88,6 +94,11 @@ impl Ranges {
         }
     }
 
+    /// Whether any position of `a..b` is in.
+    pub(crate) fn touches(&self, a: u64, b: u64) -> bool {
+        self.by_start.range(..b).next_back().is_some_and(|(_, e)| *e > a)
+    }
+
     /// The end of the range that holds `at`, if one does.
     pub(crate) fn end_of(&self, at: u64) -> Option<u64> {
         self.by_start.range(..=at).next_back().map(|(_, e)| *e).filter(|e| *e > at)
@@ -126,6 +137,8 @@ mod tests {
             let mut set = Ranges::default();
             for (insert, a, n) in steps {
                 let b = a + n;
+                let any = (a..b).any(|i| model[i as usize]);
+                prop_assert_eq!(set.touches(a, b) && a < b, any);
                 if insert {
                     set.insert(a, b);
                 } else {

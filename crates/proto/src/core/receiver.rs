@@ -5,13 +5,14 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use crate::codec::frame::{Ack, Frame, Mark, Report, ack_len};
 use crate::config::limits::{LANES, REPORT_MAX, REPORT_MIN};
 use crate::core::lane::Lane;
-use crate::seam::Placed;
 use crate::stats::FlowStats;
 
 /// Each interval is told in this many reports.
 const REPEATS: usize = 3;
 /// Most arrival marks of one report; more are thinned.
 const MARKS: usize = 16;
+/// The first of them are never thinned: two in one train tell how far the path spread it.
+const WHOLE_MARKS: usize = 6;
 /// Room for intervals in one report packet, in bytes: the base MTU less headers and marks.
 const ACK_BYTES: usize = 800;
 /// The drain rate is measured over at least this.
@@ -63,28 +64,23 @@ impl Receiver {
         }
     }
 
-    /// A data packet was offered to the placement; `gap` if numbers before it are missing.
-    /// True if it is to be acknowledged.
+    /// Consecutive data packets from `first` on were placed, so many of them and of these so many
+    /// for the second time; `gap` if numbers before them are missing.
     #[inline]
     pub(crate) fn on_data(
         &mut self,
         lane: u8,
-        pn: u64,
+        first: u64,
         gap: bool,
-        bytes: usize,
-        placed: Placed,
+        (packets, duplicates): (u32, u32),
+        bytes: u64,
         stats: &mut FlowStats,
-    ) -> bool {
-        if placed == Placed::NoRoom {
-            stats.refused_packets += 1;
-            return false;
-        }
-        stats.received_packets += 1;
-        stats.received_bytes += ByteCount(bytes as u64);
-        stats.duplicate_packets += u64::from(placed == Placed::Duplicate);
-        self.drain.placed += bytes as u64;
-        self.on_arrival(lane, pn, gap);
-        true
+    ) {
+        stats.received_packets += u64::from(packets);
+        stats.received_bytes += ByteCount(bytes);
+        stats.duplicate_packets += u64::from(duplicates);
+        self.drain.placed += bytes;
+        self.on_arrival(lane, first, gap);
     }
 
     /// A packet of any kind arrived that reports must tell.
@@ -100,16 +96,18 @@ impl Receiver {
         self.pending_since.get_or_insert(now);
         self.repeats_left = REPEATS;
         self.last_lane = lane;
-        self.skipped_marks += 1;
-        if self.skipped_marks < self.thinning {
-            return;
+        if self.marks.len() >= WHOLE_MARKS {
+            self.skipped_marks += 1;
+            if self.skipped_marks < self.thinning {
+                return;
+            }
+            self.skipped_marks = 0;
         }
-        self.skipped_marks = 0;
         if self.marks.len() == MARKS {
-            let mut keep = false;
+            let mut i = 0;
             self.marks.retain(|_| {
-                keep = !keep;
-                keep
+                i += 1;
+                i <= WHOLE_MARKS || i % 2 == 0
             });
             self.thinning *= 2;
         }

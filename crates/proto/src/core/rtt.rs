@@ -2,6 +2,8 @@
 
 use packtrain_units::{Duration, Time};
 
+use crate::stats::FlowStats;
+
 /// The span over which the least round trip is kept, in two halves.
 const HALF: Duration = Duration::from_secs(5);
 
@@ -13,6 +15,8 @@ pub(crate) struct Rtt {
     pub(crate) variation: Duration,
     minima: [Duration; 2],
     since: Time,
+    samples: u64,
+    total: Duration,
 }
 
 impl Rtt {
@@ -20,6 +24,8 @@ impl Rtt {
     pub(crate) fn sample(&mut self, now: Time, latest: Duration) {
         let latest = latest.max(Duration::from_micros(1));
         self.latest = latest;
+        self.samples += 1;
+        self.total += latest;
         match self.smoothed {
             None => {
                 self.smoothed = Some(latest);
@@ -48,6 +54,14 @@ impl Rtt {
     /// The least round trip of the last five to ten seconds, if any was measured.
     pub(crate) fn min(&self) -> Option<Duration> {
         self.smoothed.map(|_| self.minima[0].min(self.minima[1]))
+    }
+
+    /// Writes its gauges.
+    pub(crate) fn gauges(&self, stats: &mut FlowStats) {
+        stats.rtt = self.smoothed;
+        stats.min_rtt = self.min();
+        stats.rtt_latest = self.smoothed.map(|_| self.latest);
+        (stats.rtt_samples, stats.rtt_total) = (self.samples, self.total);
     }
 
     /// How long after sending a packet its report is overdue, the receiver's `delay` included.

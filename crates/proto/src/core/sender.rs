@@ -67,6 +67,8 @@ pub(crate) struct Sender {
     refused: u64,
     ecn_ce: u64,
     lost: Vec<LossRange>,
+    /// Losses from this send index on begin another round of them.
+    loss_round: u64,
     queueing: Option<Duration>,
     delivery_rate: Option<DataRate>,
     probe_due: Option<Time>,
@@ -111,6 +113,7 @@ impl Sender {
             refused: 0,
             ecn_ce: 0,
             lost: Vec::new(),
+            loss_round: 0,
             queueing: None,
             delivery_rate: None,
             probe_due: None,

@@ -95,11 +95,11 @@ impl Core {
     }
 
     fn poll_paths(&mut self, now: Time) {
+        let rtt = self.tellable();
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             if lane.path.poll_timeout().is_none_or(|at| now < at) {
                 continue;
             }
-            let rtt = self.rtt.min().unwrap_or_default();
             for (to, token) in lane.path.poll(now, &mut self.rng) {
                 let frame = Frame::Ping { token, rtt };
                 let lane = i as u8;
@@ -131,6 +131,7 @@ impl Core {
         sender.on_timeout(now);
         if due(silent_at) {
             sender.breaker.silence();
+            self.stats.silences += 1;
             self.log.note(now, "breaker:silence", || json!({}));
         }
         if due(sender.loss_deadline(&self.lanes, &self.rtt))
@@ -183,7 +184,7 @@ impl Core {
             self.mtu_changed(now);
         }
         if let Some(size) = size {
-            let frame = Frame::Ping { token, rtt: self.rtt.min().unwrap_or_default() };
+            let frame = Frame::Ping { token, rtt: self.tellable() };
             let lane = lane as u8;
             self.controls.push_back(Control { lane, to, frame, pad: Some(size), tracked: false });
         }
@@ -199,8 +200,13 @@ impl Core {
     fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let token = self.lanes[lane].path.token(now, &mut self.rng);
-        let frame = Frame::Ping { token, rtt: self.rtt.min().unwrap_or_default() };
+        let frame = Frame::Ping { token, rtt: self.tellable() };
         self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
+    }
+
+    /// The least round trip as a ping tells it: in whole microseconds, zero if there is none.
+    fn tellable(&self) -> Duration {
+        Duration::from_micros(self.rtt.min().unwrap_or_default().as_micros())
     }
 
     /// The round trip that sets the pace of reports: the sender's, if it told it.

@@ -37,17 +37,37 @@ impl Window {
     }
 
     /// Marks `pn`, which must be new.
+    #[inline]
     pub(crate) fn set(&mut self, pn: u64) {
         if pn >= self.next {
-            let (entered, last) = (self.next.div_ceil(64), pn / 64);
-            if last - entered.min(last) >= WORDS {
-                self.words.fill(0);
-            } else {
-                (entered..=last).for_each(|w| self.words[(w % WORDS) as usize] = 0);
-            }
+            self.enter(pn / 64);
             self.next = pn + 1;
         }
         self.words[(pn / 64 % WORDS) as usize] |= 1 << (pn % 64);
+    }
+
+    /// Marks `start..end`, which must not be empty and be above all.
+    pub(crate) fn set_run(&mut self, start: u64, end: u64) {
+        debug_assert!(self.next <= start && start < end, "a run is above all and not empty");
+        self.enter((end - 1) / 64);
+        self.next = end;
+        let mut at = start.max(self.floor());
+        while at < end {
+            let to = end.min((at / 64 + 1) * 64);
+            let bits = u64::MAX >> (64 - (to - at)) << (at % 64);
+            self.words[(at / 64 % WORDS) as usize] |= bits;
+            at = to;
+        }
+    }
+
+    /// Clears the words that come into the window as far as word `last`.
+    fn enter(&mut self, last: u64) {
+        let entered = self.next.div_ceil(64);
+        if last - entered.min(last) >= WORDS {
+            self.words.fill(0);
+        } else {
+            (entered..=last).for_each(|w| self.words[(w % WORDS) as usize] = 0);
+        }
     }
 
     fn bit(&self, pn: u64) -> bool {
@@ -113,6 +133,11 @@ mod tests {
                     seen.insert(pn);
                 }
             }
+            let mut run = Window::new();
+            for (a, b) in window.runs(window.floor(), window.next()) {
+                run.set_run(a, b);
+            }
+            prop_assert_eq!(&run.words, &window.words);
             let floor = window.floor();
             let told: Vec<u64> =
                 window.runs(floor, window.next()).into_iter().flat_map(|(a, b)| a..b).collect();

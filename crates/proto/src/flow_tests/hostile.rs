@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::CloseReason;
+use crate::bare::Nothing;
 use crate::codec::frame::{Ack, Frame, Report};
+use crate::codec::sealing::Sealing;
 use crate::core::Control;
+use crate::core::edge::Edge;
 
 fn pair() -> Pair {
     let mut pair =
@@ -23,9 +26,13 @@ fn forge(pair: &mut Pair, ack: Ack) {
     let to = addr(1000, 0);
     let control = Control { lane: 0, to, frame, pad: None, tracked: false };
     let mut slab = vec![0; BATCH_BYTES];
-    let transmit = pair.receiver.seal_control(&control, 5000, &mut slab).unwrap();
+    let Flow { sealer, flow_id, text, .. } = &mut pair.receiver;
+    let (flow_id, payload, out) = (*flow_id, &mut Nothing, &mut slab[..]);
+    let mut sealing = Sealing { sealer, flow_id, text, payload, out, len: 0 };
+    assert!(sealing.control(&control, 5000));
+    let len = sealing.len;
     let (now, from) = (pair.now, addr(RECEIVER_PORT, 0));
-    pair.give(false, 0, from, &mut slab[..transmit.len], transmit.len, now);
+    pair.give(false, 0, from, &mut slab[..len], len, now);
     pair.collect();
 }
 

@@ -1,16 +1,17 @@
-//! The core alone and the core with its codec do the same, packet for packet.
+//! A flow with its codec and a bare flow do the same, packet for packet.
+
+use std::collections::VecDeque;
 
 use super::*;
-use crate::codec::header::{CONTROL_HEAD, DATA_OVERHEAD, Header, TAG};
-use crate::codec::{frame, header};
-use crate::config::FlowConfig;
-use crate::core::{Control, Core, Envelope};
+use crate::FlowStats;
+use crate::bare::{BareConfig, BareFlow, BarePacket, Nothing, Pool, Room};
+use crate::codec::header::Header;
 
 /// What an observer of the wire notes of each packet: when, which way, number, offset, size.
 type Line = (Time, bool, u32, Option<u64>, usize);
 
 const DELAY: Duration = Duration::from_millis(8);
-const LEN: u64 = 3_000_000;
+const COALESCE: Duration = Duration::from_micros(50);
 
 /// Something under way: sealed, or as the core means it.
 trait Packet: Sized {
@@ -21,9 +22,12 @@ trait Packet: Sized {
 /// One end of a flow that speaks packets of some kind.
 trait End {
     type Packet: Packet;
-    fn send(&mut self, now: Time, source: &mut Source) -> Vec<Self::Packet>;
-    fn take(&mut self, now: Time, from: SocketAddr, packet: Self::Packet, sink: &mut Sink);
+    fn send(&mut self, now: Time) -> Vec<Self::Packet>;
+    fn take(&mut self, now: Time, received_at: Time, batch: Vec<Self::Packet>);
+    fn timeout(&mut self, now: Time);
     fn due(&self) -> Option<Time>;
+    fn delivered(&self) -> u64;
+    fn finish(&mut self) -> (FlowStats, Vec<Event>);
 }
 
 struct Sealed(Vec<u8>);
@@ -39,151 +43,247 @@ impl Packet for Sealed {
     }
 }
 
-impl End for Flow {
+struct Product {
+    flow: Flow,
+    pool: Pool,
+    from: SocketAddr,
+}
+
+impl End for Product {
     type Packet = Sealed;
 
-    fn send(&mut self, now: Time, source: &mut Source) -> Vec<Sealed> {
+    fn send(&mut self, now: Time) -> Vec<Sealed> {
         let (mut slab, mut out) = (vec![0; BATCH_BYTES], Vec::new());
-        while let Some(transmit) = self.poll_transmit(now, source, &mut slab) {
+        while let Some(transmit) = self.flow.poll_transmit(now, &mut Nothing, &mut slab) {
             let datagrams = slab[..transmit.len].chunks(transmit.segment);
             out.extend(datagrams.map(|d| Sealed(d.to_vec())));
         }
         out
     }
 
-    fn take(&mut self, now: Time, from: SocketAddr, mut packet: Sealed, sink: &mut Sink) {
-        let stride = packet.0.len();
-        let bytes = &mut packet.0[..];
-        let input = Datagrams { lane: 0, from, bytes, stride, ecn: None, received_at: now };
-        assert_eq!(self.handle(now, input, sink), 1);
+    fn take(&mut self, now: Time, received_at: Time, batch: Vec<Sealed>) {
+        self.pool.advance(now);
+        // The batch as one system call gives it: equal sizes but the last; others apart.
+        let stride = batch[0].0.len();
+        let mut bytes: Vec<u8> = batch.iter().flat_map(|p| p.0.iter().copied()).collect();
+        let input = Datagrams {
+            lane: 0,
+            from: self.from,
+            bytes: &mut bytes,
+            stride,
+            ecn: None,
+            received_at,
+        };
+        let good = self.flow.handle(now, input, &mut self.pool);
+        assert_eq!(good, batch.len());
+    }
+
+    fn timeout(&mut self, now: Time) {
+        if self.pool.poll_timeout().is_some_and(|at| at <= now) {
+            self.pool.advance(now);
+            self.flow.set_room(now, self.pool.room_now());
+        }
+        self.flow.handle_timeout(now);
     }
 
     fn due(&self) -> Option<Time> {
-        self.poll_timeout()
+        self.flow.poll_timeout().into_iter().chain(self.pool.poll_timeout()).min()
+    }
+
+    fn delivered(&self) -> u64 {
+        self.pool.delivered().get()
+    }
+
+    fn finish(&mut self) -> (FlowStats, Vec<Event>) {
+        let events = std::iter::from_fn(|| self.flow.poll_event()).collect();
+        (self.flow.stats(), neutral(events))
     }
 }
 
-enum Meant {
-    Data { pn: u64, offset: u64, bytes: Vec<u8> },
-    Control(Control, u64),
-}
-
-impl Packet for Meant {
+impl Packet for BarePacket {
     fn size(&self) -> usize {
-        match self {
-            Self::Data { bytes, .. } => bytes.len() + DATA_OVERHEAD,
-            Self::Control(control, _) => {
-                let mut text = Vec::new();
-                frame::write(&control.frame, &mut text);
-                (CONTROL_HEAD + text.len() + TAG).max(control.pad.map_or(0, usize::from))
-            }
-        }
+        self.datagram(0).get() as usize
     }
 
     fn line(&self) -> (u32, Option<u64>) {
-        match self {
-            Self::Data { pn, offset, .. } => (*pn as u32, Some(*offset)),
-            Self::Control(_, pn) => (*pn as u32, None),
-        }
+        let offset = match self {
+            Self::Train(train) => Some(train.offset().get()),
+            Self::Control(_) => None,
+        };
+        (self.first() as u32, offset)
     }
 }
 
-impl End for Core {
-    type Packet = Meant;
+struct Bare {
+    flow: BareFlow,
+    /// Hands trains over instead of packets.
+    joins: bool,
+}
 
-    fn send(&mut self, now: Time, source: &mut Source) -> Vec<Meant> {
+impl End for Bare {
+    type Packet = BarePacket;
+
+    fn send(&mut self, now: Time) -> Vec<BarePacket> {
         let mut out = Vec::new();
-        loop {
-            self.release(source);
-            if let Some((control, pn)) = self.poll_control(now) {
-                out.push(Meant::Control(control, pn));
-                continue;
+        while let Some(mut packet) = self.flow.poll_transmit(now) {
+            while let BarePacket::Train(train) = &mut packet
+                && train.count() > 1
+            {
+                let rest = train.split_off(1);
+                out.push(std::mem::replace(&mut packet, BarePacket::Train(rest)));
             }
-            let Some(burst) = self.begin(now) else { return out };
-            let mut packets = 0;
-            while packets < burst.packets {
-                let next = self.next_train(&burst, burst.packets - packets, false);
-                let Some((train, repeat)) = next else { break };
-                for i in 0..train.count {
-                    let (a, b) = train.span(i, i + 1);
-                    let mut bytes = vec![0; (b - a) as usize];
-                    source.fill(Offset(a), &mut bytes);
-                    out.push(Meant::Data { pn: train.first + u64::from(i), offset: a, bytes });
-                }
-                self.sent(now, &burst, train, repeat);
-                packets += train.count;
-                if train.last < train.size {
-                    break;
-                }
-            }
+            out.push(packet);
         }
+        out
     }
 
-    fn take(&mut self, now: Time, from: SocketAddr, packet: Meant, sink: &mut Sink) {
-        let size = packet.size();
-        let expected = self.lanes[0].window.next();
-        let pn = header::expand(packet.line().0, expected);
-        assert!(self.lanes[0].window.is_new(pn));
-        let envelope = Envelope { lane: 0, pn, from, size };
-        match packet {
-            Meant::Data { offset, bytes, .. } => {
-                assert!(self.on_data(&envelope, offset, &bytes, sink));
+    fn take(&mut self, now: Time, received_at: Time, batch: Vec<BarePacket>) {
+        let packets = batch.len();
+        let mut joined: Vec<BarePacket> = Vec::new();
+        for packet in batch {
+            if let (Some(BarePacket::Train(a)), BarePacket::Train(b)) = (joined.last_mut(), &packet)
+                && self.joins
+                && a.join(b)
+            {
+                continue;
             }
-            Meant::Control(control, _) => self.on_control(now, &envelope, vec![control.frame]),
+            joined.push(packet);
         }
-        let room = sink.room();
-        self.on_batch(now, now, &envelope, room);
+        assert_eq!(self.flow.handle(now, received_at, None, &joined), packets);
+    }
+
+    fn timeout(&mut self, now: Time) {
+        self.flow.handle_timeout(now);
     }
 
     fn due(&self) -> Option<Time> {
-        self.poll_timeout()
+        self.flow.poll_timeout()
+    }
+
+    fn delivered(&self) -> u64 {
+        self.flow.delivered().get()
+    }
+
+    fn finish(&mut self) -> (FlowStats, Vec<Event>) {
+        let events = std::iter::from_fn(|| self.flow.poll_event()).collect();
+        (self.flow.stats(), neutral(events))
     }
 }
 
-/// Moves `LEN` bytes over a link that drops every 61st packet; returns what passed the wire.
-fn run<E: End>(mut ends: [E; 2]) -> Vec<Line> {
+fn neutral(events: Vec<Event>) -> Vec<Event> {
+    assert!(!events.iter().any(|e| matches!(e, Event::PathChanged { .. })));
+    events
+}
+
+/// A way: rate, delay, loss, and what is under way with the time of its arrival.
+struct Way<P> {
+    link: Link,
+    rng: Rng,
+    flying: VecDeque<(Time, P)>,
+}
+
+impl<P: Packet> Way<P> {
+    /// What has arrived by `now` as one batch: equal sizes, a shorter one ends it; with the time
+    /// of its first.
+    fn batch(&mut self, now: Time) -> Option<(Time, Vec<P>)> {
+        let (first, size) = self.flying.front().map(|(at, p)| (*at, p.size()))?;
+        if first + COALESCE > now {
+            return None;
+        }
+        let mut batch = Vec::new();
+        while let Some((at, packet)) = self.flying.front()
+            && *at <= now
+            && packet.size() <= size
+            && batch.len() < 44
+        {
+            let ends = packet.size() < size;
+            batch.extend(self.flying.pop_front().map(|(_, p)| p));
+            if ends {
+                break;
+            }
+        }
+        Some((first, batch))
+    }
+}
+
+/// Plays `LEN` bytes or 20 s; returns what passed the wire, and what either end found.
+fn play<E: End>(
+    mut ends: [E; 2],
+    link: &Link,
+    len: u64,
+) -> (Vec<Line>, Vec<(FlowStats, Vec<Event>)>) {
     let mut now = Time::ZERO + Duration::from_secs(1);
-    let (mut source, mut sink) = (Source::default(), Sink::new());
-    let (mut lines, mut flying) = (Vec::new(), BTreeMap::new());
-    while !sink.is_whole(LEN) {
-        for (i, end) in ends.iter_mut().enumerate() {
-            for packet in end.send(now, &mut source) {
+    let end = now + Duration::from_secs(20);
+    let way = |seed| Way { link: link.clone(), rng: Rng::new(seed), flying: VecDeque::new() };
+    let mut ways = [way(1), way(2)];
+    let mut lines = Vec::new();
+    while ends[1].delivered() < len && now < end {
+        for i in 0..2 {
+            for packet in ends[i].send(now) {
                 let (low, offset) = packet.line();
                 lines.push((now, i == 0, low, offset, packet.size()));
-                if lines.len() % 61 != 0 {
-                    flying.insert((now + DELAY, lines.len()), (1 - i, packet));
+                let Way { link, rng, flying } = &mut ways[i];
+                if let Some(at) = link.offer(now, packet.size(), rng).first() {
+                    flying.push_back((*at, packet));
                 }
             }
         }
-        let arrival = flying.first_key_value().map(|((at, _), _)| *at);
-        let next = ends.iter().filter_map(End::due).chain(arrival).min().unwrap();
+        let arrivals = ways.iter().filter_map(|w| w.flying.front()).map(|(at, _)| *at + COALESCE);
+        let next = ends.iter().filter_map(End::due).chain(arrivals).min().unwrap();
         now = now.max(next);
-        assert!(now < Time::ZERO + Duration::from_secs(30), "too slow");
-        while let Some(entry) = flying.first_entry() {
-            if entry.key().0 > now {
-                break;
+        for i in 0..2 {
+            while let Some((received_at, batch)) = ways[i].batch(now) {
+                ends[1 - i].take(now, received_at, batch);
             }
-            let (to, packet) = entry.remove();
-            let from = if to == 1 { addr(1000, 0) } else { addr(RECEIVER_PORT, 0) };
-            ends[to].take(now, from, packet, &mut sink);
         }
+        ends.iter_mut().for_each(|end| end.timeout(now));
     }
-    lines
+    (lines, ends.iter_mut().map(End::finish).collect())
+}
+
+/// The same transfer by the product's flow, by bare packets and by bare trains.
+fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
+    let now = Time::ZERO + Duration::from_secs(1);
+    let config = ControllerConfig { mtu: ByteCount(1472), seed: 3, now, ceiling: None, rtt: None };
+    let controller = |role| (role == Role::Sender).then(|| build(controller, &config).unwrap());
+    let mut link = Link::new(rate, DELAY * 2);
+    link.loss = loss;
+    let roles = [Role::Sender, Role::Receiver];
+    let product = roles.map(|role| {
+        let known = if role == Role::Sender { vec![addr(RECEIVER_PORT, 0)] } else { Vec::new() };
+        let mut config = FlowConfig::new(role, keys(), 7, vec![known]);
+        let pool = Pool::new(room, now);
+        config.room = pool.room_now();
+        let mut flow = Flow::new(config, controller(role), now).unwrap();
+        flow.assign(Offset(0)..Offset(len));
+        let port = if role == Role::Sender { RECEIVER_PORT } else { 1000 };
+        Product { flow, pool, from: addr(port, 0) }
+    });
+    let bare = |joins| {
+        roles.map(|role| {
+            let config = BareConfig { seed: 7, room, ..BareConfig::new(role) };
+            let mut flow = BareFlow::new(config, controller(role), now).unwrap();
+            flow.assign(Offset(0)..Offset(len));
+            Bare { flow, joins }
+        })
+    };
+    let sealed = play(product, &link, len);
+    assert!(sealed.0.len() as u64 > len / 1500, "{:?}", sealed.1);
+    let lost = sealed.1[0].0.lost_packets;
+    assert!(lost > 0 || loss == 0.0, "{:?}", sealed.1[0].0);
+    assert!(sealed == play(bare(false), &link, len), "packets differ from the product");
+    assert!(sealed == play(bare(true), &link, len), "trains differ from the product");
 }
 
 #[test]
 fn the_codec_changes_nothing() {
-    let now = Time::ZERO + Duration::from_secs(1);
-    let sender = FlowConfig::new(Role::Sender, keys(), 7, vec![vec![addr(RECEIVER_PORT, 0)]]);
-    let receiver = FlowConfig::new(Role::Receiver, keys(), 7, vec![Vec::new()]);
-    let config = ControllerConfig { mtu: ByteCount(1472), seed: 3, now, ceiling: None, rtt: None };
-    let controller = || Some(build("native", &config).unwrap());
-    let mut flow = Flow::new(sender.clone(), controller(), now).unwrap();
-    flow.assign(Offset(0)..Offset(LEN));
-    let sealed = run([flow, Flow::new(receiver.clone(), None, now).unwrap()]);
-    let mut core = Core::new(&sender, controller(), now).unwrap();
-    core.assign(Offset(0)..Offset(LEN));
-    let meant = run([core, Core::new(&receiver, None, now).unwrap()]);
-    assert!(sealed.len() > 2000);
-    assert_eq!(sealed, meant);
+    compare("native", DataRate::from_mbps(800), 0.0, Room::Endless, 20_000_000);
+    compare("native", DataRate::from_mbps(200), 0.01, Room::Endless, 6_000_000);
+    compare("fixed:90mbit", DataRate::from_mbps(100), 0.1, Room::Endless, 6_000_000);
+}
+
+#[test]
+fn nor_when_the_receiver_is_slow() {
+    let room = Room::Limited { size: ByteCount(400_000), drain: DataRate::from_mbps(40) };
+    compare("fixed:90mbit", DataRate::from_mbps(100), 0.02, room, 6_000_000);
 }

@@ -58,6 +58,7 @@ impl Sender {
         stats.spurious_packets += acked.spurious;
         stats.acked_bytes += ByteCount(acked.payload);
         self.reordering.on_report(now, srtt, acked.spurious);
+        stats.loss_rounds += u64::from(self.begins_loss_round());
         let lost = self.feed(now, rtt, measured, &acked, deltas);
         let wire = self.controller.pacing_rate();
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);
@@ -89,14 +90,15 @@ impl Sender {
             let train = sent.train;
             let queueing = self.delay.sample(sent.sent_at, mark.at);
             least = Some(least.map_or(queueing, |l| l.min(queueing)));
-            if let Some((earlier, first)) = before
-                && (earlier.lane, first) == (mark.lane, train.first)
-            {
-                let wire = ByteCount(u64::from(train.size) + DATA_OVERHEAD as u64);
-                let span = mark.at.since(earlier.at);
-                self.capacity.sample(mark.pn.saturating_sub(earlier.pn), wire, span);
+            // How far the path spread the train: from the first mark of it in this report on.
+            match before {
+                Some((earlier, first)) if (earlier.lane, first) == (mark.lane, train.first) => {
+                    let wire = ByteCount(u64::from(train.size) + DATA_OVERHEAD as u64);
+                    let span = mark.at.since(earlier.at);
+                    self.capacity.sample(mark.pn.saturating_sub(earlier.pn), wire, span);
+                }
+                _ => before = Some((mark, train.first)),
             }
-            before = Some((mark, train.first));
             if i + 1 == marks.len() {
                 rtt.sample(now, now.since(sent.sent_at).saturating_sub(at.since(mark.at)));
                 measured = true;
@@ -185,6 +187,7 @@ impl Sender {
     ) -> bool {
         let fell = self.detect(now, lanes, rtt, stats);
         if !self.lost.is_empty() {
+            stats.loss_rounds += u64::from(self.begins_loss_round());
             self.feed(now, rtt, false, &Acked::default(), Deltas::default());
         }
         fell
@@ -206,6 +209,15 @@ impl Sender {
             + rtt.variation * 4
             + self.reordering.window(srtt)
             + report_interval(srtt) * 2
+    }
+
+    /// Whether a packet just declared lost was sent after the last round of losses had begun.
+    fn begins_loss_round(&mut self) -> bool {
+        let begins = self.lost.iter().any(|l| l.first + u64::from(l.count) > self.loss_round);
+        if begins {
+            self.loss_round = self.index;
+        }
+        begins
     }
 
     /// Tells the controller; returns how many packets were lost.

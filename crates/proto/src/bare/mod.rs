@@ -1,0 +1,300 @@
+//! For simulators: the same core, frames and trains instead of bytes and keys.
+//!
+//! A [`BareFlow`] is a [`Flow`](crate::Flow) without its codec: what it sends are [`BarePacket`]s,
+//! trains of data packets that carry no data and control packets whose frames were never written.
+//! Numbers, sizes, times and decisions are those of the flow, packet for packet; a test of this
+//! crate compares the two. Data is always ready at the sender; at the receiver a [`Pool`] says
+//! what there is room for.
+//!
+//! ```
+//! use packtrain_cc::{ControllerConfig, build};
+//! use packtrain_proto::Role;
+//! use packtrain_proto::bare::{BareConfig, BareFlow};
+//! use packtrain_units::{ByteCount, Duration, Offset, Time};
+//!
+//! let mut now = Time::ZERO;
+//! let config = ControllerConfig { mtu: ByteCount(1472), seed: 1, now, ceiling: None, rtt: None };
+//! let controller = build("fixed:100mbit", &config).unwrap();
+//! let mut ends = [
+//!     BareFlow::new(BareConfig::new(Role::Sender), Some(controller), now).unwrap(),
+//!     BareFlow::new(BareConfig::new(Role::Receiver), None, now).unwrap(),
+//! ];
+//! ends[0].assign(Offset(0)..Offset(1_000_000));
+//! while ends[1].delivered() < ByteCount(1_000_000) {
+//!     for (from, to) in [(0, 1), (1, 0)] {
+//!         while let Some(packet) = ends[from].poll_transmit(now) {
+//!             ends[to].handle(now, now, None, &[packet]);
+//!         }
+//!     }
+//!     now = ends.iter().filter_map(BareFlow::poll_timeout).min().unwrap().max(now);
+//!     ends.iter_mut().for_each(|end| end.handle_timeout(now));
+//! }
+//! ```
+
+mod packet;
+mod pool;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+
+use packtrain_cc::CongestionController;
+use packtrain_units::{ByteCount, DataRate, Offset, Time};
+
+pub use self::packet::{BareControl, BarePacket, BareTrain};
+pub use self::pool::{Nothing, Pool, Room};
+use crate::config::{CoreConfig, FlowError, Role};
+use crate::core::edge::{Arrivals, Edge};
+use crate::core::ledger::Train;
+use crate::core::{Control, Core, Envelope};
+use crate::seam::{CloseReason, Event, Fill};
+use crate::stats::FlowStats;
+
+/// What a bare flow is given at start: a [`FlowConfig`](crate::FlowConfig) without keys and
+/// addresses. The sender speaks first; the receiver learns where it is.
+#[derive(Clone, Debug)]
+pub struct BareConfig {
+    /// Which way the data goes.
+    pub role: Role,
+    /// How many lanes, 1 to 16.
+    pub lanes: u8,
+    /// UDP payload bytes of a datagram to start with.
+    pub mtu: ByteCount,
+    /// The largest datagram to probe for.
+    pub max_mtu: ByteCount,
+    /// The owner's ceiling on the wire rate.
+    pub rate_ceiling: Option<DataRate>,
+    /// Receiver: what there is room for.
+    pub room: Room,
+    /// Seed of everything random in it.
+    pub seed: u64,
+}
+
+impl BareConfig {
+    /// One lane over Ethernet, room for everything.
+    pub fn new(role: Role) -> Self {
+        Self {
+            role,
+            lanes: 1,
+            mtu: ByteCount(1_472),
+            max_mtu: ByteCount(1_472),
+            rate_ceiling: None,
+            room: Room::Endless,
+            seed: 1,
+        }
+    }
+}
+
+/// One end of a flow without its codec.
+#[derive(Debug)]
+pub struct BareFlow {
+    core: Core,
+    pool: Pool,
+    peer: IpAddr,
+    out: VecDeque<BarePacket>,
+    text: Vec<u8>,
+}
+
+impl BareFlow {
+    /// A flow that starts probing its peer at `now`; a sender needs a controller.
+    ///
+    /// # Errors
+    /// A configuration outside the limits, no controller, or one that needs other signals.
+    pub fn new(
+        config: BareConfig,
+        controller: Option<Box<dyn CongestionController>>,
+        now: Time,
+    ) -> Result<Self, FlowError> {
+        let BareConfig { role, lanes, mtu, max_mtu, rate_ceiling, room, seed } = config;
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let known = |lane| match role {
+            Role::Sender => vec![address(peer, lane)],
+            Role::Receiver => Vec::new(),
+        };
+        let peers = (0..lanes).map(known).collect();
+        let pool = Pool::new(room, now);
+        let room = pool.room_now();
+        let core = CoreConfig { role, peers, mtu, max_mtu, rate_ceiling, room, seed };
+        let core = Core::new(core, controller, now)?;
+        Ok(Self { core, pool, peer, out: VecDeque::new(), text: Vec::new() })
+    }
+
+    /// Sender: these bytes are to be moved, in this order. What is assigned already and not
+    /// acknowledged must not be assigned again.
+    pub fn assign(&mut self, range: Range<Offset>) {
+        self.core.assign(range);
+    }
+
+    /// Sender: gives back what of the range is not acknowledged, as [`Event::Returned`].
+    pub fn revoke(&mut self, range: Range<Offset>) {
+        self.core.revoke(range);
+    }
+
+    /// Sender: payload bytes assigned and not yet acknowledged.
+    pub fn backlog(&self) -> ByteCount {
+        self.core.backlog()
+    }
+
+    /// Receiver: payload bytes that came, each counted once.
+    pub fn delivered(&self) -> ByteCount {
+        self.pool.delivered()
+    }
+
+    /// A batch came in, received at `received_at` and with these ECN bits; returns how many
+    /// packets of it were new. Packets of several lanes count as several batches. Call
+    /// `poll_transmit` after it.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        received_at: Time,
+        ecn: Option<u8>,
+        packets: &[BarePacket],
+    ) -> usize {
+        self.pool.advance(now);
+        let mut good = 0;
+        for batch in packets.chunk_by(|a, b| a.lane() == b.lane()) {
+            let mut arrivals = Arrivals::default();
+            for packet in batch {
+                match packet {
+                    BarePacket::Train(train) => self.on_train(train, &mut arrivals),
+                    BarePacket::Control(control) => self.on_control(now, control, &mut arrivals),
+                }
+            }
+            if arrivals.good > 0 {
+                let room = self.pool.room_now();
+                self.core.on_arrivals(now, received_at, ecn, &arrivals, room);
+            }
+            good += arrivals.good;
+        }
+        good
+    }
+
+    /// Receiver: the socket of `lane` has dropped `total` datagrams since it was opened.
+    pub fn host_drops(&mut self, lane: u8, total: u32) {
+        self.core.host_drops(lane, total);
+    }
+
+    /// The next packets to send; runs due timers first. None: nothing may leave before
+    /// `poll_timeout`, or before the network brings something.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<BarePacket> {
+        if let Some(packet) = self.out.pop_front() {
+            return Some(packet);
+        }
+        self.core.release(|_| ());
+        let Self { core, out, text, .. } = self;
+        core.transmit(now, &mut Gathering { out, text })?;
+        self.out.pop_front()
+    }
+
+    /// The instant of `poll_timeout` came.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.pool.poll_timeout().is_some_and(|at| at <= now) {
+            self.pool.advance(now);
+            self.core.set_room(now, self.pool.room_now());
+        }
+        self.core.tick(now);
+    }
+
+    /// When `handle_timeout` and then `poll_transmit` are to be called, pacing included. Valid
+    /// after `poll_transmit` gave none.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.core.poll_timeout().into_iter().chain(self.pool.poll_timeout()).min()
+    }
+
+    /// The next thing the owner should know. [`Event::Placed`] comes after `poll_transmit`.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.poll_event()
+    }
+
+    /// Ends the flow: what is not acknowledged is returned, the peer is told (a few times; keep
+    /// polling until `is_closed`), and [`Event::Closed`] is raised.
+    pub fn close(&mut self, now: Time, reason: CloseReason) {
+        self.core.close(now, reason);
+    }
+
+    /// Whether packets have passed both ways.
+    pub fn is_established(&self) -> bool {
+        self.core.is_established()
+    }
+
+    /// Whether the flow is over and has nothing more to send.
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    /// Counters and gauges.
+    pub fn stats(&self) -> FlowStats {
+        self.core.gauges()
+    }
+
+    /// Turns the event log on: JSON lines, bounded, to be fetched by `poll_log`.
+    pub fn enable_log(&mut self) {
+        self.core.log.enable();
+    }
+
+    /// The next line of the event log.
+    pub fn poll_log(&mut self) -> Option<String> {
+        self.core.log.poll()
+    }
+
+    fn on_train(&mut self, packets: &BareTrain, arrivals: &mut Arrivals) {
+        let Self { core, pool, .. } = self;
+        let (lane, train) = (packets.lane(), packets.train());
+        let envelope = |i: u32| Envelope {
+            lane,
+            pn: train.first + u64::from(i),
+            from: address(self.peer, lane),
+            size: packets.datagram(i).get() as usize,
+        };
+        if core.on_train(lane, train, || pool.put_train(train)) {
+            arrivals.add(train.count as usize, envelope(train.count - 1));
+            return;
+        }
+        for i in 0..train.count {
+            let envelope = envelope(i);
+            let (a, b) = train.span(i, i + 1);
+            if core.is_new(lane, envelope.pn)
+                && core.on_data(&envelope, a, (b - a) as usize, || pool.put(a, b))
+            {
+                arrivals.add(1, envelope);
+            }
+        }
+    }
+
+    fn on_control(&mut self, now: Time, control: &BareControl, arrivals: &mut Arrivals) {
+        let (lane, pn) = (control.lane(), control.pn());
+        if self.core.is_new(lane, pn) {
+            let size = control.datagram().get() as usize;
+            let envelope = Envelope { lane, pn, from: address(self.peer, lane), size };
+            self.core.on_control(now, &envelope, vec![control.frame().clone()]);
+            arrivals.add(1, envelope);
+        }
+    }
+}
+
+/// The peer's end of a lane, as far as the core needs to see one.
+fn address(peer: IpAddr, lane: u8) -> SocketAddr {
+    SocketAddr::new(peer, 1 + u16::from(lane))
+}
+
+/// Takes packets as they are meant.
+struct Gathering<'a> {
+    out: &'a mut VecDeque<BarePacket>,
+    text: &'a mut Vec<u8>,
+}
+
+impl Edge for Gathering<'_> {
+    fn control(&mut self, control: &Control, pn: u64) -> bool {
+        let control = BareControl::new(control, pn, self.text);
+        self.out.push_back(BarePacket::Control(control));
+        true
+    }
+
+    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill) {
+        self.out.push_back(BarePacket::Train(BareTrain::new(lane, *train)));
+        (train.count, Fill::Ready)
+    }
+}
+
+#[cfg(test)]
+mod tests;

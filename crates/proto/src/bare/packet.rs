@@ -1,0 +1,166 @@
+//! What bare flows send each other.
+
+use packtrain_units::{ByteCount, Offset};
+
+use crate::codec::frame::{self, Frame};
+use crate::codec::header::{CONTROL_HEAD, DATA_OVERHEAD, TAG};
+use crate::core::Control;
+use crate::core::ledger::Train;
+
+/// Packets of one lane with consecutive numbers, or one control packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BarePacket {
+    /// Data packets.
+    Train(BareTrain),
+    /// A control packet.
+    Control(BareControl),
+}
+
+impl BarePacket {
+    /// The lane it travels by.
+    pub fn lane(&self) -> u8 {
+        match self {
+            Self::Train(train) => train.lane(),
+            Self::Control(control) => control.lane(),
+        }
+    }
+
+    /// How many packets it stands for, at least one.
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Train(train) => train.count(),
+            Self::Control(_) => 1,
+        }
+    }
+
+    /// UDP payload bytes of packet `i`.
+    pub fn datagram(&self, i: u32) -> ByteCount {
+        match self {
+            Self::Train(train) => train.datagram(i),
+            Self::Control(control) => control.datagram(),
+        }
+    }
+
+    /// Packet number of the first.
+    pub fn first(&self) -> u64 {
+        match self {
+            Self::Train(train) => train.train.first,
+            Self::Control(control) => control.pn(),
+        }
+    }
+}
+
+/// Data packets sent back to back, or some of them: consecutive numbers, consecutive offsets, all
+/// of one size but the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BareTrain {
+    lane: u8,
+    train: Train,
+}
+
+impl BareTrain {
+    pub(super) fn new(lane: u8, train: Train) -> Self {
+        Self { lane, train }
+    }
+
+    pub(super) fn train(&self) -> &Train {
+        &self.train
+    }
+
+    /// The lane it travels by.
+    pub fn lane(&self) -> u8 {
+        self.lane
+    }
+
+    /// How many packets, at least one.
+    pub fn count(&self) -> u32 {
+        self.train.count
+    }
+
+    /// Offset of the first payload byte.
+    pub fn offset(&self) -> Offset {
+        Offset(self.train.offset)
+    }
+
+    /// Payload bytes of all packets.
+    pub fn payload(&self) -> ByteCount {
+        ByteCount(self.train.bytes())
+    }
+
+    /// UDP payload bytes of packet `i`: payload, header and tag.
+    pub fn datagram(&self, i: u32) -> ByteCount {
+        let payload = if i + 1 == self.train.count { self.train.last } else { self.train.size };
+        ByteCount(u64::from(payload) + DATA_OVERHEAD as u64)
+    }
+
+    /// Cuts off and returns the packets from `at` on; `0 < at < count`.
+    pub fn split_off(&mut self, at: u32) -> Self {
+        assert!(0 < at && at < self.train.count, "both parts have packets");
+        let train = Train {
+            first: self.train.first + u64::from(at),
+            count: self.train.count - at,
+            offset: self.train.span(0, at).1,
+            ..self.train
+        };
+        self.train.count = at;
+        self.train.last = self.train.size;
+        Self { lane: self.lane, train }
+    }
+
+    /// Puts the packets of `next` behind, if they follow at once in number, offset and size.
+    /// False, and nothing is changed, if not or if they would be more than 64 together.
+    pub fn join(&mut self, next: &Self) -> bool {
+        let (a, b) = (&mut self.train, &next.train);
+        let fits = self.lane == next.lane
+            && a.end() == b.first
+            && a.offset + a.bytes() == b.offset
+            && a.last == a.size
+            && (a.size == b.size || b.count == 1 && b.last < a.size)
+            && a.count + b.count <= u64::BITS;
+        if fits {
+            a.count += b.count;
+            a.last = b.last;
+        }
+        fits
+    }
+}
+
+/// A control packet: probes, reports, the end. What it says is the flow's own business.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BareControl(Box<Meant>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Meant {
+    lane: u8,
+    pn: u64,
+    size: u16,
+    frame: Frame,
+}
+
+impl BareControl {
+    /// `text` is scratch space: only how long the frame would be matters.
+    pub(super) fn new(control: &Control, pn: u64, text: &mut Vec<u8>) -> Self {
+        text.clear();
+        frame::write(&control.frame, text);
+        let size = ((CONTROL_HEAD + text.len() + TAG) as u16).max(control.pad.unwrap_or(0));
+        Self(Box::new(Meant { lane: control.lane, pn, size, frame: control.frame.clone() }))
+    }
+
+    pub(super) fn pn(&self) -> u64 {
+        self.0.pn
+    }
+
+    pub(super) fn frame(&self) -> &Frame {
+        &self.0.frame
+    }
+
+    /// The lane it travels by.
+    pub fn lane(&self) -> u8 {
+        self.0.lane
+    }
+
+    /// UDP payload bytes.
+    pub fn datagram(&self) -> ByteCount {
+        ByteCount(u64::from(self.0.size))
+    }
+}

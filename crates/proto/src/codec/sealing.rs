@@ -1,0 +1,70 @@
+//! The edge of the core that writes bytes: packets filled, sealed and laid into one batch.
+
+use packtrain_units::Offset;
+
+use crate::codec::frame;
+use crate::codec::header::{CONTROL_HEAD, DATA_HEAD, DATA_OVERHEAD, Header, TAG};
+use crate::codec::keys::Sealer;
+use crate::core::Control;
+use crate::core::edge::Edge;
+use crate::core::ledger::Train;
+use crate::seam::{Fill, Payload};
+
+/// One batch being written.
+pub(crate) struct Sealing<'a, P> {
+    pub(crate) sealer: &'a mut Sealer,
+    pub(crate) flow_id: u32,
+    /// Where frames are put together, reused.
+    pub(crate) text: &'a mut Vec<u8>,
+    pub(crate) payload: &'a mut P,
+    pub(crate) out: &'a mut [u8],
+    /// Bytes written so far.
+    pub(crate) len: usize,
+}
+
+impl<P: Payload> Edge for Sealing<'_, P> {
+    fn control(&mut self, control: &Control, pn: u64) -> bool {
+        self.seal_control(control, pn).is_some()
+    }
+
+    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill) {
+        let mut offset = train.offset;
+        for i in 0..train.count {
+            let size = usize::from(if i + 1 == train.count { train.last } else { train.size });
+            let packet = &mut self.out[self.len..self.len + size + DATA_OVERHEAD];
+            let bytes = &mut packet[DATA_HEAD..DATA_HEAD + size];
+            let fill = self.payload.fill(Offset(offset), bytes);
+            if fill != Fill::Ready {
+                return (i, fill);
+            }
+            let pn = train.first + u64::from(i);
+            let (flow_id, low) = (self.flow_id, pn as u32);
+            Header { lane, flow_id, low, offset: Some(offset) }.write(packet);
+            if self.sealer.seal(lane, pn, packet, DATA_HEAD).is_none() {
+                return (i, Fill::Pending);
+            }
+            self.len += size + DATA_OVERHEAD;
+            offset += size as u64;
+        }
+        (train.count, Fill::Ready)
+    }
+}
+
+impl<P> Sealing<'_, P> {
+    fn seal_control(&mut self, control: &Control, pn: u64) -> Option<()> {
+        let Control { lane, .. } = *control;
+        self.text.clear();
+        frame::write(&control.frame, self.text);
+        let least = control.pad.map_or(0, usize::from).saturating_sub(CONTROL_HEAD + TAG);
+        if self.text.len() < least {
+            self.text.resize(least, 0);
+        }
+        let len = CONTROL_HEAD + self.text.len() + TAG;
+        let packet = self.out.get_mut(..len)?;
+        Header { lane, flow_id: self.flow_id, low: pn as u32, offset: None }.write(packet);
+        packet[CONTROL_HEAD..len - TAG].copy_from_slice(self.text);
+        self.sealer.seal(lane, pn, packet, CONTROL_HEAD)?;
+        self.len = len;
+        Some(())
+    }
+}

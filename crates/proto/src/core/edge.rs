@@ -1,0 +1,113 @@
+//! Where packets leave the core and enter it: the same for a codec's bytes and a simulator's
+//! trains.
+
+use std::net::SocketAddr;
+
+use packtrain_units::{ByteCount, Time};
+
+use crate::core::ledger::Train;
+use crate::core::{Burst, Control, Core, Envelope};
+use crate::seam::Fill;
+
+/// Congestion experienced (RFC 3168).
+const CE: u8 = 3;
+
+/// Makes of the core's packets what travels.
+pub(crate) trait Edge {
+    /// Writes a control packet. False if it cannot leave; its number is spent.
+    fn control(&mut self, control: &Control, pn: u64) -> bool;
+
+    /// Writes as many packets of a train as the payload has: how many, and why it stopped.
+    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill);
+}
+
+/// What an edge was given to write in one go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) lane: u8,
+    pub(crate) to: SocketAddr,
+    /// Payload bytes of a full packet; none for a control packet.
+    pub(crate) size: Option<u16>,
+}
+
+/// What a batch brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrivals {
+    /// Packets that were authentic, new and sane.
+    pub(crate) good: usize,
+    newest: Option<Envelope>,
+}
+
+impl Arrivals {
+    /// `packets` came, of which `last` is the newest.
+    #[inline]
+    pub(crate) fn add(&mut self, packets: usize, last: Envelope) {
+        self.good += packets;
+        if self.newest.is_none_or(|newest| newest.pn <= last.pn) {
+            self.newest = Some(last);
+        }
+    }
+}
+
+impl Core {
+    /// Has `edge` write what may leave now, one batch; runs due timers first.
+    pub(crate) fn transmit(&mut self, now: Time, edge: &mut impl Edge) -> Option<Left> {
+        while let Some((control, pn)) = self.poll_control(now) {
+            if edge.control(&control, pn) {
+                let Control { lane, to, .. } = control;
+                return Some(Left { lane, to, size: None });
+            }
+        }
+        let burst = self.begin(now)?;
+        let packets = self.fill(now, &burst, edge);
+        let Burst { lane, to, size, .. } = burst;
+        (packets > 0).then_some(Left { lane, to, size: Some(size) })
+    }
+
+    /// Writes the packets of one burst. Trains may be several: repeats are often single packets,
+    /// and a batch costs one system call.
+    fn fill(&mut self, now: Time, burst: &Burst, edge: &mut impl Edge) -> u32 {
+        let (mut packets, mut skip_lost) = (0, false);
+        while packets < burst.packets {
+            let next = self.next_train(burst, burst.packets - packets, skip_lost);
+            let Some((mut train, repeat)) = next else { break };
+            let (filled, fill) = edge.data(burst.lane, &train);
+            if filled < train.count && filled > 0 {
+                train.last = train.size;
+                train.count = filled;
+            }
+            if filled > 0 {
+                self.sent(now, burst, train, repeat);
+                packets += filled;
+            }
+            match fill {
+                Fill::Ready if train.last < train.size => break,
+                Fill::Ready => {}
+                Fill::Failed if filled == 0 => self.unreadable(now, &train),
+                Fill::Failed => {}
+                Fill::Pending if repeat && !skip_lost => skip_lost = true,
+                Fill::Pending => {
+                    self.payload_pending();
+                    break;
+                }
+            }
+        }
+        packets
+    }
+
+    /// A batch was worked through, packet by packet or train by train; the pool has `room` now.
+    pub(crate) fn on_arrivals(
+        &mut self,
+        now: Time,
+        received_at: Time,
+        ecn: Option<u8>,
+        arrivals: &Arrivals,
+        room: ByteCount,
+    ) {
+        let Some(last) = &arrivals.newest else { return };
+        if ecn == Some(CE) {
+            self.stats.ecn_ce += arrivals.good as u64;
+        }
+        self.on_batch(now, received_at, last, room);
+    }
+}
