@@ -1,0 +1,185 @@
+use packtrain_link::{HostConfig, Limit, LinkConfig, LossConfig, QueueConfig, Scheduler};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::outcome::{FlowOutcome, Outcome};
+use crate::run;
+use crate::spec::{EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario};
+
+const MTU: ByteCount = ByteCount(1_472);
+
+fn engine(cc: &str) -> EngineSpec {
+    EngineSpec { cc: cc.to_owned(), bytes: None, mtu: MTU, codec: false, ceiling: None }
+}
+
+fn flow(name: &str, spec: EngineSpec) -> FlowSpec {
+    FlowSpec {
+        name: name.to_owned(),
+        from: 0,
+        to: 1,
+        start: Time::ZERO,
+        stop: None,
+        kind: FlowKind::Engine(spec),
+    }
+}
+
+/// Two hosts, a link each way with a queue of one bandwidth-delay product.
+fn path(rate: DataRate, rtt: Duration, flows: Vec<FlowSpec>) -> Scenario {
+    let queue = rate.bytes_in(rtt).get() / 1_500;
+    let mut config = LinkConfig::new(rate, rtt / 2, queue.max(4));
+    config.queue = QueueConfig::DropTail(Limit::Packets(queue.max(4)));
+    let link =
+        |name: &str, from, to| LinkSpec { name: name.to_owned(), from, to, config: config.clone() };
+    let node = |name: &str| NodeSpec { name: name.to_owned(), host: None };
+    Scenario {
+        name: "engine".to_owned(),
+        title: "An engine between two hosts.".to_owned(),
+        duration: Duration::from_secs(6),
+        warm_up: Duration::from_secs(2),
+        seed: 1,
+        sample: None,
+        nodes: vec![node("near"), node("far")],
+        links: vec![link("there", 0, 1), link("back", 1, 0)],
+        flows,
+        train: 64,
+        record: None,
+    }
+}
+
+fn play(scenario: &Scenario) -> Outcome {
+    run(scenario, &mut |_| ()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Everything but what a run cost.
+fn found(scenario: &Scenario) -> Outcome {
+    Outcome { events: 0, ..play(scenario) }
+}
+
+fn share(outcome: &FlowOutcome, rate: DataRate) -> f64 {
+    outcome.goodput.as_bps() as f64 / rate.as_bps() as f64
+}
+
+/// Scenarios in which much goes wrong, all short.
+fn trials() -> Vec<Scenario> {
+    let ms = Duration::from_millis;
+    let mbps = DataRate::from_mbps;
+    let mut trials = Vec::new();
+    for (rate, rtt, cc) in [
+        (mbps(1_000), ms(100), "native"),
+        (mbps(100), ms(20), "native"),
+        (mbps(200), ms(3), "cubic"),
+        (mbps(50), ms(40), "fixed:60mbit"),
+    ] {
+        for loss in [0.0, 1e-3, 3e-2] {
+            let mut scenario = path(rate, rtt, vec![flow("a", engine(cc))]);
+            scenario.links[0].config.loss = LossConfig::Independent(loss);
+            scenario.duration = ms(1_500);
+            scenario.warm_up = ms(300);
+            trials.push(scenario);
+        }
+    }
+    let finite = EngineSpec { bytes: Some(ByteCount(3_000_001)), ..engine("native") };
+    let late = FlowSpec { start: Time::ZERO + ms(150), ..flow("b", engine("native")) };
+    let stopped = FlowSpec { stop: Some(Time::ZERO + ms(700)), ..late.clone() };
+    let three = vec![flow("a", finite), late, FlowSpec { name: "c".to_owned(), ..stopped }];
+    let mut shared = path(mbps(100), ms(30), three);
+    (shared.warm_up, shared.duration) = (ms(300), ms(2_000));
+    shared.links[0].config.duplicate = 0.01;
+    shared.sample = Some(ms(100));
+    trials.push(shared);
+    trials
+}
+
+#[test]
+fn trains_are_packets() {
+    for scenario in trials() {
+        let trains = found(&scenario);
+        for train in [1, 5] {
+            let packets = found(&Scenario { train, ..scenario.clone() });
+            assert_eq!(trains, packets, "{train} {:?}", scenario.flows[0].kind);
+        }
+        let sent: u64 = trains.flows.iter().map(|f| f.sent_packets).sum();
+        assert!(sent > 1_000, "{:?}", trains.flows);
+    }
+}
+
+#[test]
+fn the_codec_changes_nothing() {
+    for mut scenario in trials() {
+        let bare = found(&scenario);
+        for flow in &mut scenario.flows {
+            if let FlowKind::Engine(spec) = &mut flow.kind {
+                spec.codec = true;
+            }
+        }
+        assert_eq!(bare, found(&scenario), "{:?}", scenario.flows[0].kind);
+    }
+}
+
+#[test]
+fn a_finite_source_completes() {
+    let spec = EngineSpec { bytes: Some(ByteCount(50_000_000)), ..engine("native") };
+    let mut scenario =
+        path(DataRate::from_mbps(1_000), Duration::from_millis(20), vec![flow("a", spec)]);
+    scenario.links[0].config.loss = LossConfig::Independent(1e-3);
+    scenario.warm_up = Duration::ZERO;
+    let outcome = &play(&scenario).flows[0];
+    assert_eq!(outcome.delivered, ByteCount(50_000_000));
+    let took = outcome.completed_in.unwrap();
+    assert!(took < Duration::from_millis(1_000), "{took}");
+}
+
+#[test]
+fn a_ceiling_holds() {
+    let ceiling = Some(DataRate::from_mbps(80));
+    let spec = EngineSpec { ceiling, ..engine("native") };
+    let rate = DataRate::from_mbps(400);
+    let outcome = play(&path(rate, Duration::from_millis(20), vec![flow("a", spec)]));
+    let share = share(&outcome.flows[0], DataRate::from_mbps(80));
+    assert!((0.9..1.0).contains(&share), "{share}");
+}
+
+#[test]
+fn native_fills_a_long_fat_pipe_at_any_loss() {
+    let rate = DataRate::from_mbps(1_000);
+    for loss in [0.0, 1e-4, 1e-3, 1e-2] {
+        let mut scenario =
+            path(rate, Duration::from_millis(100), vec![flow("a", engine("native"))]);
+        scenario.links[0].config.loss = LossConfig::Independent(loss);
+        let outcome = &play(&scenario).flows[0];
+        assert!(share(outcome, rate) > 0.85, "loss {loss}: {outcome:?}");
+    }
+}
+
+#[test]
+fn two_native_flows_share() {
+    let rate = DataRate::from_mbps(200);
+    let late =
+        FlowSpec { start: Time::ZERO + Duration::from_secs(3), ..flow("b", engine("native")) };
+    let flows = vec![flow("a", engine("native")), late];
+    let mut scenario = path(rate, Duration::from_millis(40), flows);
+    (scenario.warm_up, scenario.duration) = (Duration::from_secs(15), Duration::from_secs(35));
+    let outcome = play(&scenario);
+    let shares: Vec<f64> = outcome.flows.iter().map(|f| share(f, rate)).collect();
+    assert!(shares[0] + shares[1] > 0.8, "{shares:?}");
+    let jain = (shares[0] + shares[1]).powi(2) / (2.0 * (shares[0].powi(2) + shares[1].powi(2)));
+    assert!(jain > 0.85, "{shares:?}");
+}
+
+#[test]
+fn a_busy_host_drops_and_is_told_apart() {
+    let rate = DataRate::from_mbps(1_000);
+    let mut scenario = path(rate, Duration::from_millis(20), vec![flow("a", engine("native"))]);
+    let ms = Duration::from_millis;
+    scenario.nodes[1].host = Some(HostConfig {
+        buffer: ByteCount(212_992),
+        coalesce: Duration::from_micros(20),
+        coalesce_most: 44,
+        per_packet: Duration::from_micros(1),
+        per_batch: Duration::from_micros(5),
+        scheduler: Scheduler::OnOff { on: ms(30), off: ms(5) },
+        seed: 3,
+    });
+    let trains = found(&scenario);
+    assert!(trains.flows[0].host_dropped_packets > 0, "{:?}", trains.flows[0]);
+    assert_eq!(trains, found(&Scenario { train: 1, ..scenario }));
+}

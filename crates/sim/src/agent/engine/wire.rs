@@ -1,0 +1,239 @@
+//! The engine behind an end, with its codec or without, and what it sends.
+
+use std::net::SocketAddr;
+
+use packtrain_cc::CongestionController;
+use packtrain_proto::bare::{BareConfig, BareFlow, BarePacket, Nothing, Pool, Room};
+use packtrain_proto::{
+    BATCH_BYTES, CloseReason, Datagrams, Event, Flow, FlowConfig, FlowError, FlowKeys, FlowStats,
+    Role, Suite,
+};
+use packtrain_units::{ByteCount, Offset, Time};
+
+use super::batch::Batch;
+
+/// Port of the sender; the receiver has the next one.
+const PORT: u16 = 7_000;
+
+/// The datagrams of a train, equal in size.
+#[derive(Debug)]
+pub(crate) enum EngineBody {
+    /// As the core means them.
+    Bare(BarePacket),
+    /// As the codec writes them: their bytes, and of how many each.
+    Sealed(Vec<u8>, usize),
+}
+
+impl EngineBody {
+    /// Cuts off and returns the datagrams from `at` on.
+    pub(crate) fn split_off(&mut self, at: u32) -> Self {
+        match self {
+            Self::Bare(BarePacket::Train(train)) => {
+                Self::Bare(BarePacket::Train(train.split_off(at)))
+            }
+            Self::Bare(control) => Self::Bare(control.clone()),
+            Self::Sealed(bytes, stride) => {
+                Self::Sealed(bytes.split_off(at as usize * *stride), *stride)
+            }
+        }
+    }
+
+    /// A second copy, for duplication on the way.
+    pub(crate) fn duplicate(&self) -> Self {
+        match self {
+            Self::Bare(packet) => Self::Bare(packet.clone()),
+            Self::Sealed(bytes, stride) => Self::Sealed(bytes.clone(), *stride),
+        }
+    }
+}
+
+/// Some datagrams of one size that leave together.
+pub(super) struct Leaving {
+    pub(super) count: u32,
+    /// UDP payload bytes of each.
+    pub(super) size: ByteCount,
+    pub(super) body: EngineBody,
+}
+
+/// What an engine is made from.
+pub(super) struct Setup {
+    pub(super) role: Role,
+    pub(super) codec: bool,
+    pub(super) config: BareConfig,
+    pub(super) controller: Option<Box<dyn CongestionController>>,
+}
+
+/// One end of a flow.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Bare(Box<BareFlow>, Option<BarePacket>),
+    Sealed(Box<Sealed>),
+}
+
+/// The product's flow with what surrounds it.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    flow: Flow,
+    pool: Pool,
+    peer: SocketAddr,
+    slab: Vec<u8>,
+    /// What of the last batch is not handed out yet: from, to, stride.
+    rest: (usize, usize, usize),
+}
+
+impl Wire {
+    pub(super) fn new(setup: Setup, now: Time) -> Result<Self, FlowError> {
+        let Setup { role, codec, config, controller } = setup;
+        if !codec {
+            let flow = BareFlow::new(config, controller, now)?;
+            return Ok(Self::Bare(Box::new(flow), None));
+        }
+        Ok(Self::Sealed(Box::new(Sealed::new(role, &config, controller, now)?)))
+    }
+
+    pub(super) fn assign(&mut self, bytes: ByteCount) {
+        let range = Offset(0)..Offset(bytes.get());
+        match self {
+            Self::Bare(flow, _) => flow.assign(range),
+            Self::Sealed(sealed) => sealed.flow.assign(range),
+        }
+    }
+
+    pub(super) fn close(&mut self, now: Time) {
+        match self {
+            Self::Bare(flow, _) => flow.close(now, CloseReason::Done),
+            Self::Sealed(sealed) => sealed.flow.close(now, CloseReason::Done),
+        }
+    }
+
+    /// A batch is read, its last packet having come at `received_at`.
+    pub(super) fn handle(&mut self, now: Time, received_at: Time, batch: &mut Batch) {
+        match self {
+            Self::Bare(flow, _) => {
+                flow.handle(now, received_at, None, &batch.packets);
+            }
+            Self::Sealed(sealed) => sealed.handle(now, received_at, batch),
+        }
+    }
+
+    pub(super) fn host_drops(&mut self, total: u32) {
+        match self {
+            Self::Bare(flow, _) => flow.host_drops(0, total),
+            Self::Sealed(sealed) => sealed.flow.host_drops(0, total),
+        }
+    }
+
+    /// The next datagrams to send.
+    pub(super) fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        match self {
+            Self::Bare(flow, rest) => {
+                let mut packet = rest.take().or_else(|| flow.poll_transmit(now))?;
+                if let BarePacket::Train(train) = &mut packet
+                    && train.count() > 1
+                    && train.datagram(train.count() - 1) != train.datagram(0)
+                {
+                    // The end of a range: the last packet is shorter.
+                    *rest = Some(BarePacket::Train(train.split_off(train.count() - 1)));
+                }
+                let (count, size) = (packet.count(), packet.datagram(0));
+                Some(Leaving { count, size, body: EngineBody::Bare(packet) })
+            }
+            Self::Sealed(sealed) => sealed.poll_transmit(now),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Bare(flow, _) => flow.handle_timeout(now),
+            Self::Sealed(sealed) => sealed.handle_timeout(now),
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Bare(flow, _) => flow.poll_timeout(),
+            Self::Sealed(sealed) => sealed.poll_timeout(),
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Bare(flow, _) => flow.poll_event(),
+            Self::Sealed(sealed) => sealed.flow.poll_event(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> FlowStats {
+        match self {
+            Self::Bare(flow, _) => flow.stats(),
+            Self::Sealed(sealed) => sealed.flow.stats(),
+        }
+    }
+
+    pub(super) fn delivered(&self) -> ByteCount {
+        match self {
+            Self::Bare(flow, _) => flow.delivered(),
+            Self::Sealed(sealed) => sealed.pool.delivered(),
+        }
+    }
+}
+
+impl Sealed {
+    fn new(
+        role: Role,
+        bare: &BareConfig,
+        controller: Option<Box<dyn CongestionController>>,
+        now: Time,
+    ) -> Result<Self, FlowError> {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let peer = at(if role == Role::Sender { PORT + 1 } else { PORT });
+        let known = if role == Role::Sender { vec![peer] } else { Vec::new() };
+        let keys = FlowKeys { suite: Suite::Aes128Gcm, secret: [7; 32] };
+        let pool = Pool::new(Room::Endless, now);
+        let config = FlowConfig {
+            mtu: bare.mtu,
+            max_mtu: bare.max_mtu,
+            rate_ceiling: bare.rate_ceiling,
+            room: pool.room_now(),
+            seed: bare.seed,
+            ..FlowConfig::new(role, keys, 1, vec![known])
+        };
+        let flow = Flow::new(config, controller, now)?;
+        Ok(Self { flow, pool, peer, slab: vec![0; BATCH_BYTES], rest: (0, 0, 0) })
+    }
+
+    fn handle(&mut self, now: Time, received_at: Time, batch: &mut Batch) {
+        self.pool.advance(now);
+        let (from, stride) = (self.peer, batch.stride());
+        let bytes = &mut batch.bytes[..];
+        let input = Datagrams { lane: 0, from, bytes, stride, ecn: None, received_at };
+        self.flow.handle(now, input, &mut self.pool);
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        if self.rest.0 == self.rest.1 {
+            let sent = self.flow.poll_transmit(now, &mut Nothing, &mut self.slab)?;
+            self.rest = (0, sent.len, sent.segment);
+        }
+        let (from, to, stride) = self.rest;
+        let full = (to - from) / stride;
+        // The last one of a batch may be shorter and goes by itself.
+        let (count, stride) = if full > 0 { (full, stride) } else { (1, to - from) };
+        let until = from + count * stride;
+        self.rest.0 = until;
+        let body = EngineBody::Sealed(self.slab[from..until].to_vec(), stride);
+        Some(Leaving { count: count as u32, size: ByteCount(stride as u64), body })
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.pool.poll_timeout().is_some_and(|at| at <= now) {
+            self.pool.advance(now);
+            self.flow.set_room(now, self.pool.room_now());
+        }
+        self.flow.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.flow.poll_timeout().into_iter().chain(self.pool.poll_timeout()).min()
+    }
+}

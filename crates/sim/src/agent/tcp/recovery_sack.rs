@@ -1,0 +1,66 @@
+//! Finding losses by counting (RFC 6675 section 4).
+
+use super::input::Delivered;
+use super::sender::{Phase, Sender};
+
+/// So many segments delivered above make one lost.
+const DUP_THRESH: u64 = 3;
+
+impl Sender {
+    /// `IsLost` of RFC 6675 for all segments at once: those below the third highest one that
+    /// arrived.
+    pub(super) fn sack_detect(&mut self, delivered: &mut Delivered) {
+        if let Phase::Loss(_) = self.phase {
+            // All but the newest is being sent again anyway.
+            return;
+        }
+        let mut above = 0;
+        let mut third = None;
+        for (from, to) in self.board.sacked.from_top() {
+            if above + (to - from) >= DUP_THRESH {
+                third = Some(to - (DUP_THRESH - above));
+                break;
+            }
+            above += to - from;
+        }
+        if let Some(third) = third
+            && self.lose_first_transmissions(third) > 0
+        {
+            delivered.lost = true;
+        }
+    }
+
+    /// Takes every first transmission below `upto` for lost that was not judged before; returns
+    /// how many there were.
+    pub(super) fn lose_first_transmissions(&mut self, upto: u64) -> u64 {
+        let mut at = self.board.judged.max(self.una);
+        let mut lost = 0;
+        while let Some((from, to)) = self.board.sacked.gap(at, upto) {
+            at = to;
+            lost += self.lose_run(from, to);
+        }
+        self.board.judged = self.board.judged.max(upto);
+        lost
+    }
+
+    /// The same for a run of which nothing arrived.
+    pub(super) fn lose_run(&mut self, from: u64, to: u64) -> u64 {
+        let (mut at, mut lost) = (from, 0);
+        while at < to {
+            let Some(burst) = self.log.around(at).copied() else { break };
+            let mut end = to.min(burst.segment + burst.count);
+            if self.board.again(at).is_some() || self.board.lost.around(at).is_some() {
+                at += 1;
+                continue;
+            }
+            if let Some(again) = (at + 1..end).find(|s| self.board.again(*s).is_some()) {
+                end = again;
+            }
+            self.note_lost(burst.of(at), end - at);
+            self.board.mark_lost(at, end);
+            lost += end - at;
+            at = end;
+        }
+        lost
+    }
+}

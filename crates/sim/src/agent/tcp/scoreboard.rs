@@ -1,0 +1,103 @@
+//! What became of the segments in flight where something is amiss.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::log::Transmission;
+use super::ranges::Ranges;
+
+/// Sets over the segments from the first unacknowledged one on. A segment that is in none of them
+/// is in flight by its first transmission.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    /// Reported by SACK.
+    pub(super) sacked: Ranges,
+    /// Taken for lost and not yet sent again.
+    pub(super) lost: Ranges,
+    /// Sent again and in flight.
+    again: BTreeMap<u64, Transmission>,
+    /// The same in the order of sending; may hold what is no longer in flight.
+    order: VecDeque<(u64, u64)>,
+    /// First transmissions of all segments below have been judged.
+    pub(super) judged: u64,
+    /// The highest segment delivered, by either kind of acknowledgement.
+    pub(super) highest: Option<u64>,
+}
+
+impl Scoreboard {
+    /// Whether everything in flight is there for the first time and nothing is amiss.
+    #[inline]
+    pub(super) fn is_clean(&self) -> bool {
+        self.sacked.is_empty() && self.lost.is_empty() && self.again.is_empty()
+    }
+
+    /// Segments that are known not to be in flight.
+    #[inline]
+    pub(super) fn absent(&self) -> u64 {
+        self.sacked.len() + self.lost.len()
+    }
+
+    /// A segment leaves again.
+    pub(super) fn sent_again(&mut self, segment: u64, by: Transmission) {
+        self.lost.remove(segment, segment + 1);
+        self.again.insert(segment, by);
+        self.order.push_back((by.index, segment));
+    }
+
+    /// The transmission in flight of a segment sent again.
+    pub(super) fn again(&self, segment: u64) -> Option<&Transmission> {
+        self.again.get(&segment)
+    }
+
+    /// The oldest retransmission still in flight.
+    pub(super) fn oldest_again(&mut self) -> Option<(u64, Transmission)> {
+        while let Some((index, segment)) = self.order.front() {
+            match self.again.get(segment) {
+                Some(by) if by.index == *index => return Some((*segment, *by)),
+                _ => self.order.pop_front(),
+            };
+        }
+        None
+    }
+
+    /// A segment is lost, again or for the first time.
+    pub(super) fn mark_lost(&mut self, from: u64, to: u64) {
+        if to - from == 1 {
+            self.again.remove(&from);
+        }
+        self.lost.insert(from, to);
+    }
+
+    /// Segments were delivered: those of them sent again are in flight no more. Returns their
+    /// newest transmission, and how many there were.
+    pub(super) fn delivered_again(&mut self, from: u64, to: u64) -> (Option<Transmission>, u64) {
+        let mut newest: Option<Transmission> = None;
+        let mut count = 0;
+        if self.again.is_empty() {
+            return (None, 0);
+        }
+        while let Some((&segment, &by)) = self.again.range(from..to).next() {
+            self.again.remove(&segment);
+            count += 1;
+            if newest.is_none_or(|n| n.index < by.index) {
+                newest = Some(by);
+            }
+        }
+        (newest, count)
+    }
+
+    /// Everything below `una` is acknowledged.
+    pub(super) fn forget_below(&mut self, una: u64) {
+        self.sacked.remove_below(una);
+        self.lost.remove_below(una);
+        self.judged = self.judged.max(una);
+        if self.again.is_empty() {
+            self.order.clear();
+        }
+    }
+
+    /// The timer ran out: nothing is in flight any more. Returns the retransmissions that were.
+    pub(super) fn give_up(&mut self) -> Vec<(u64, Transmission)> {
+        self.order.clear();
+        std::mem::take(&mut self.again).into_iter().collect()
+    }
+}

@@ -1,0 +1,229 @@
+//! The sending end: its state and what drives it.
+
+use packtrain_cc::{CongestionController, ControllerConfig, LossRange, Signal, Signals, Start};
+use packtrain_link::{Pace, Segments};
+use packtrain_units::{Duration, Time};
+
+use super::Shape;
+use super::log::Log;
+use super::prr::Prr;
+use super::rate::RateSampler;
+use super::recovery_newreno::NewReno;
+use super::recovery_rack::Rack;
+use super::rto::Rto;
+use super::scoreboard::Scoreboard;
+use super::timers::Timers;
+use crate::SimError;
+use crate::agent::build::Place;
+use crate::agent::{Agent, Counts, Ctx, Curve};
+use crate::spec::{Recovery, TcpSpec};
+use crate::train::{Body, Train};
+
+/// Where the sender is with its losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Losses are repaired until everything below is acknowledged.
+    Recovery(u64),
+    /// The timer ran out; the same.
+    Loss(u64),
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Not begun.
+    Idle,
+    /// SYN sent, so many times.
+    Opening(u32),
+    /// Data may flow.
+    Open,
+    /// All is acknowledged.
+    Done(Time),
+}
+
+/// Sends segments as its controller allows and repairs losses by one of three methods.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(super) shape: Shape,
+    pub(super) cc: Box<dyn CongestionController>,
+    /// Whether packets leave at the controller's pace.
+    pub(super) paced: bool,
+    /// Whether the controller asks for delivery rates.
+    pub(super) wants_rate: bool,
+    pub(super) method: Recovery,
+    /// The receiver's window in segments.
+    pub(super) window: u64,
+    pub(super) life: Life,
+    pub(super) phase: Phase,
+    /// All below is acknowledged; nothing from here on was sent.
+    pub(super) una: u64,
+    pub(super) nxt: u64,
+    /// The next send index.
+    pub(super) index: u64,
+    pub(super) largest_acked: Option<u64>,
+    /// The round ends when this index is acknowledged.
+    pub(super) round_end: u64,
+    /// Losses of lower indices belong to a round whose loss was told.
+    pub(super) loss_round: u64,
+    pub(super) log: Log,
+    pub(super) board: Scoreboard,
+    pub(super) rto: Rto,
+    pub(super) rate: RateSampler,
+    pub(super) timers: Timers,
+    pub(super) prr: Option<Prr>,
+    pub(super) newreno: NewReno,
+    pub(super) rack: Rack,
+    /// Retransmissions that may leave whatever the window says.
+    pub(super) forced: u64,
+    /// Found lost and not yet told to the controller.
+    pub(super) losses: Vec<LossRange>,
+    pub(super) counts: Counts,
+}
+
+impl Sender {
+    /// # Errors
+    /// An unknown controller.
+    pub(crate) fn new(spec: &TcpSpec, place: &Place) -> Result<Self, SimError> {
+        Self::connection(spec, Shape::new(spec, place, 0, place.start), place.seed)
+    }
+
+    /// The sending end of one connection.
+    ///
+    /// # Errors
+    /// An unknown controller.
+    pub(crate) fn connection(spec: &TcpSpec, shape: Shape, seed: u64) -> Result<Self, SimError> {
+        let config = ControllerConfig {
+            mtu: spec.mss,
+            seed,
+            now: shape.start,
+            ceiling: None,
+            rtt: None,
+        };
+        let start = Start { initial_window: spec.initial_window, paced: spec.paced };
+        let cc = packtrain_cc::build_with(&spec.cc, &config, &start).map_err(|error| {
+            SimError::invalid(format!("flows[{}].cc", shape.flow), error.to_string())
+        })?;
+        let window = spec.window.map_or(u64::MAX, |w| (w.get() / spec.mss.get().max(1)).max(1));
+        let timers = Timers::start_at(shape.start);
+        Ok(Self {
+            paced: spec.paced || cc.paces_itself(),
+            wants_rate: cc.paces_itself()
+                || cc.needs().covers(Signals::of(&[Signal::DeliveryRate])),
+            cc,
+            method: spec.recovery,
+            window,
+            life: Life::Idle,
+            phase: Phase::Open,
+            una: 0,
+            nxt: 0,
+            index: 0,
+            largest_acked: None,
+            round_end: 0,
+            loss_round: 0,
+            log: Log::default(),
+            board: Scoreboard::default(),
+            rto: Rto::new(spec.min_rto, spec.recovery == Recovery::Rack),
+            rate: RateSampler::default(),
+            timers,
+            prr: None,
+            newreno: NewReno::default(),
+            rack: Rack::default(),
+            forced: 0,
+            losses: Vec::new(),
+            counts: Counts::default(),
+            shape,
+        })
+    }
+
+    /// Segments sent and not acknowledged cumulatively.
+    #[inline]
+    pub(super) fn outstanding(&self) -> u64 {
+        self.nxt - self.una
+    }
+
+    /// Segments in the network, as far as is known (RFC 6675's pipe).
+    #[inline]
+    pub(super) fn pipe(&self) -> u64 {
+        (self.outstanding() - self.board.absent()).saturating_sub(self.newreno.duplicates())
+    }
+
+    /// The controller's window in segments, the receiver's left aside.
+    #[inline]
+    pub(super) fn cwnd(&self) -> u64 {
+        self.cc.cwnd().get() / u64::from(self.shape.mss)
+    }
+
+    /// Whether the controller rules the window alone even while losses are repaired.
+    #[inline]
+    pub(super) fn self_governed(&self) -> bool {
+        self.cc.paces_itself()
+    }
+
+    /// When everything was acknowledged.
+    pub(crate) fn done_at(&self) -> Option<Time> {
+        match self.life {
+            Life::Done(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// When it began.
+    pub(crate) fn started(&self) -> Time {
+        self.shape.start
+    }
+
+    fn acks(&mut self, pace: Pace, train: &Train, step: u32, ctx: &mut Ctx<'_>) {
+        let mut number = train.first;
+        for i in 0..train.count() {
+            let at = pace.time(i);
+            self.run_timers(at, ctx);
+            self.on_ack(at, number, None, ctx);
+            number += u64::from(step);
+        }
+    }
+}
+
+impl Agent for Sender {
+    fn on_train(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) -> Option<Train> {
+        match &train.body {
+            Body::Ack { step } => self.acks(pace, &train, *step, ctx),
+            Body::Sack(sack) => {
+                for i in 0..train.count() {
+                    self.run_timers(pace.time(i), ctx);
+                    self.on_ack(pace.time(i), train.first, Some(sack), ctx);
+                }
+            }
+            Body::SynAck => self.on_opened(pace.first, ctx),
+            _ => {}
+        }
+        None
+    }
+
+    fn on_timer(&mut self, _: Time, ctx: &mut Ctx<'_>) {
+        self.run_timers(ctx.horizon(), ctx);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let next = self.next_timeout();
+        (next != Time::MAX).then_some(next)
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn curve(&self) -> Option<Curve> {
+        Some(Curve {
+            cwnd: self.cc.cwnd(),
+            in_flight: self.shape.segments_as_bytes(self.pipe()),
+            pacing_rate: if self.paced { self.cc.pacing_rate() } else { None },
+            rtt: self.rto.rtt().map_or(Duration::ZERO, |rtt| rtt.latest),
+        })
+    }
+
+    fn completed_at(&self) -> Option<Time> {
+        self.done_at()
+    }
+}

@@ -1,0 +1,166 @@
+//! The sender's timers: opening and retransmission (one deadline), tail loss probe (the same),
+//! reordering (RACK), pace, and the controller's own.
+
+use packtrain_link::Pace;
+use packtrain_units::{Duration, Time};
+
+use super::input::Delivered;
+use super::sender::{Life, Phase, Sender};
+use crate::agent::Ctx;
+use crate::spec::Recovery;
+use crate::train::Body;
+
+/// Least wait for an answer to the opening (RFC 6298 section 2.1).
+const OPENING: Duration = Duration::from_secs(1);
+
+/// When something is due.
+#[derive(Clone, Debug)]
+pub(super) struct Timers {
+    /// The start, the answer to a SYN, a retransmission timeout or a tail loss probe.
+    pub(super) deadline: Time,
+    /// Whether `deadline` is that of a probe.
+    pub(super) probe: bool,
+    /// A probe was sent and nothing heard since.
+    pub(super) probed: bool,
+    /// A segment in the reordering window is lost then.
+    pub(super) reorder: Time,
+    /// The next packet may leave then, and something waits to.
+    pub(super) pace: Time,
+    /// The next packet may leave then.
+    pub(super) paced_until: Time,
+    /// When the SYN left.
+    pub(super) opened_at: Time,
+}
+
+impl Timers {
+    pub(super) fn start_at(start: Time) -> Self {
+        Self {
+            deadline: start,
+            probe: false,
+            probed: false,
+            reorder: Time::MAX,
+            pace: Time::MAX,
+            paced_until: Time::ZERO,
+            opened_at: start,
+        }
+    }
+
+    /// Nothing is due any more.
+    pub(super) fn clear(&mut self) {
+        (self.deadline, self.reorder, self.pace) = (Time::MAX, Time::MAX, Time::MAX);
+    }
+}
+
+impl Sender {
+    /// When the next timer runs out.
+    #[inline]
+    pub(super) fn next_timeout(&self) -> Time {
+        let own = self.timers.deadline.min(self.timers.reorder).min(self.timers.pace);
+        match self.life {
+            Life::Open => own.min(self.cc.poll_timeout().unwrap_or(Time::MAX)),
+            _ => own,
+        }
+    }
+
+    /// Acts on all timers that run out before `limit`.
+    #[inline]
+    pub(crate) fn run_timers(&mut self, limit: Time, ctx: &mut Ctx<'_>) {
+        loop {
+            let now = self.next_timeout();
+            if now >= limit {
+                return;
+            }
+            self.on_due(now, ctx);
+        }
+    }
+
+    fn on_due(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        if self.timers.reorder <= now {
+            self.timers.reorder = Time::MAX;
+            self.on_reordering_timer(now, ctx);
+        } else if self.timers.deadline <= now {
+            match self.life {
+                Life::Idle | Life::Opening(_) => self.open(now, ctx),
+                _ if self.timers.probe => self.on_probe_timer(now, ctx),
+                _ => self.on_retransmission_timer(now, ctx),
+            }
+        } else if self.timers.pace <= now {
+            self.timers.pace = Time::MAX;
+            self.output(now, ctx);
+        } else {
+            self.cc.on_timeout(now);
+            self.output(now, ctx);
+        }
+    }
+
+    fn open(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        if now >= self.shape.stop {
+            return self.timers.clear();
+        }
+        let tries = match self.life {
+            Life::Opening(tries) => tries + 1,
+            _ => 1,
+        };
+        self.life = Life::Opening(tries);
+        self.timers.opened_at = now;
+        self.timers.deadline = now + OPENING * (1 << (tries - 1).min(6));
+        let syn = self.shape.forward(u64::from(tries - 1), 1, 0, Body::Syn);
+        ctx.send(Pace::at(now), syn);
+    }
+
+    /// Starts the retransmission timer or the probe's anew.
+    #[inline]
+    pub(super) fn arm(&mut self, now: Time) {
+        self.timers.probe = false;
+        if self.outstanding() == 0 {
+            self.timers.deadline = Time::MAX;
+            return;
+        }
+        let timeout = self.rto.timeout();
+        self.timers.deadline = now + timeout;
+        let probes = self.method == Recovery::Rack
+            && self.phase == Phase::Open
+            && !self.timers.probed
+            && self.board.sacked.is_empty();
+        if probes && let Some(rtt) = self.rto.rtt() {
+            let pto = self.rack.probe_timeout(rtt.smoothed, self.outstanding());
+            if pto < timeout {
+                self.timers.deadline = now + pto;
+                self.timers.probe = true;
+            }
+        }
+    }
+
+    /// Section 7.3 of RFC 8985: something new if there is any, else the last segment again.
+    fn on_probe_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        self.timers.probed = true;
+        if self.fresh(now) > 0 {
+            self.send_fresh(now, 1, ctx);
+        } else {
+            self.probe(now, self.nxt - 1, ctx);
+        }
+        self.arm(now);
+    }
+
+    /// Section 5 of RFC 6298: nothing is in flight any more, and all is sent again from the first
+    /// on, but for what is known to have arrived.
+    fn on_retransmission_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        self.counts.timeouts += 1;
+        self.timers.probed = false;
+        self.timers.reorder = Time::MAX;
+        for (segment, by) in self.board.give_up() {
+            self.note_lost(by, 1);
+            self.board.lost.insert(segment, segment + 1);
+        }
+        self.lose_first_transmissions(self.nxt);
+        self.newreno.leave();
+        self.prr = None;
+        self.phase = Phase::Loss(self.nxt);
+        self.feedback(now, &Delivered::default(), true);
+        self.rto.ran_out();
+        self.timers.deadline = Time::MAX;
+        self.forced = 1;
+        self.output(now, ctx);
+        self.arm(now);
+    }
+}

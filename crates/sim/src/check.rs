@@ -1,0 +1,204 @@
+//! What a scenario may not say.
+
+use std::collections::BTreeSet;
+
+use packtrain_units::{ByteCount, Time};
+
+use crate::error::SimError;
+use crate::route::Routes;
+use crate::run::known_controller;
+use crate::spec::{Arrivals, EngineSpec, FlowKind, FlowSpec, Scenario, ShortSpec, TcpSpec};
+
+/// Least and lookahead times are kept for every pair of nodes.
+const MOST_NODES: usize = 1_024;
+/// Flows and links, each.
+const MOST_ROWS: usize = 10_000;
+/// Points of all curves together.
+const MOST_SAMPLES: u64 = 10_000_000;
+/// The longest train.
+const MOST_TRAIN: u32 = 64;
+/// The largest packet.
+const MOST_BYTES: u64 = 65_535;
+/// Short connections open at once.
+const MOST_OPEN: u32 = 100_000;
+
+type Checked = Result<(), SimError>;
+
+fn refuse(when: bool, path: impl Fn() -> String, what: &str) -> Checked {
+    if when { Err(SimError::invalid(path(), what)) } else { Ok(()) }
+}
+
+impl Scenario {
+    /// Whether it can be played.
+    ///
+    /// # Errors
+    /// The first value that cannot be, with its path: names of fields of this structure, the kind
+    /// of a flow and the configuration of a link left out, as in `flows[2].cc` or
+    /// `links[0].rate`; and what would be right.
+    pub fn check(&self) -> Result<(), SimError> {
+        self.check_whole()?;
+        self.check_nodes()?;
+        self.check_links()?;
+        let routes = Routes::new(self);
+        let mut names = BTreeSet::new();
+        for (i, flow) in self.flows.iter().enumerate() {
+            let at = |field: &str| format!("flows[{i}].{field}");
+            refuse(flow.name.is_empty(), || at("name"), "a flow needs a name")?;
+            refuse(!names.insert(&flow.name), || at("name"), "another flow has this name")?;
+            self.check_flow(flow, &routes, &at)?;
+        }
+        Ok(())
+    }
+
+    fn check_whole(&self) -> Checked {
+        let top = |field: &'static str| move || field.to_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let named = !self.name.is_empty() && self.name.chars().all(plain);
+        refuse(!named, top("name"), "a name consists of letters, digits and dashes")?;
+        refuse(self.duration.is_zero(), top("duration"), "must be longer than zero")?;
+        let warm = self.warm_up >= self.duration;
+        refuse(warm, top("warm_up"), "must be shorter than `duration`")?;
+        let train = (1..=MOST_TRAIN).contains(&self.train);
+        refuse(!train, top("train"), "must be from 1 to 64 packets")?;
+        refuse(self.nodes.is_empty(), top("nodes"), "a scenario needs nodes")?;
+        refuse(self.nodes.len() > MOST_NODES, top("nodes"), "at most 1024 nodes")?;
+        refuse(self.flows.is_empty(), top("flows"), "a scenario needs a flow")?;
+        refuse(self.flows.len() > MOST_ROWS, top("flows"), "at most 10000 flows")?;
+        refuse(self.links.len() > MOST_ROWS, top("links"), "at most 10000 links")?;
+        let recorded = self.record.is_none_or(|link| link < self.links.len());
+        refuse(!recorded, top("record"), "there is no such link")?;
+        let Some(every) = self.sample else { return Ok(()) };
+        refuse(every.is_zero(), top("sample"), "must be longer than zero")?;
+        let points = self.duration.as_nanos() / every.as_nanos() * self.flows.len() as u64;
+        refuse(points > MOST_SAMPLES, top("sample"), "more than ten million points: longer")
+    }
+
+    fn check_nodes(&self) -> Checked {
+        let mut names = BTreeSet::new();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let at = |field: &str| format!("nodes[{i}].{field}");
+            refuse(node.name.is_empty(), || at("name"), "a node needs a name")?;
+            refuse(!names.insert(&node.name), || at("name"), "another node has this name")?;
+            if let Some(host) = &node.host {
+                host.check().map_err(|e| SimError::invalid(at(e.field), e.what))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_links(&self) -> Checked {
+        let mut names = BTreeSet::new();
+        for (i, link) in self.links.iter().enumerate() {
+            let at = |field: &str| format!("links[{i}].{field}");
+            refuse(link.name.is_empty(), || at("name"), "a link needs a name")?;
+            refuse(!names.insert(&link.name), || at("name"), "another link has this name")?;
+            let nodes = self.nodes.len();
+            refuse(link.from >= nodes, || at("from"), "there is no such node")?;
+            refuse(link.to >= nodes, || at("to"), "there is no such node")?;
+            refuse(link.from == link.to, || at("to"), "a link joins two nodes")?;
+            link.config.check().map_err(|e| SimError::invalid(at(e.field), e.what))?;
+        }
+        Ok(())
+    }
+
+    fn check_flow(
+        &self,
+        flow: &FlowSpec,
+        routes: &Routes,
+        at: &dyn Fn(&str) -> String,
+    ) -> Checked {
+        let nodes = self.nodes.len();
+        refuse(flow.from >= nodes, || at("from"), "there is no such node")?;
+        refuse(flow.to >= nodes, || at("to"), "there is no such node")?;
+        refuse(flow.from == flow.to, || at("to"), "a flow goes from one node to another")?;
+        let late = flow.start >= Time::ZERO + self.duration;
+        refuse(late, || at("start"), "it starts only when the simulation is over")?;
+        let early = flow.stop.is_some_and(|stop| stop <= flow.start);
+        refuse(early, || at("stop"), "must be later than `start`")?;
+        refuse(!routes.reaches(flow.from, flow.to), || at("to"), "no links lead there")?;
+        let back = routes.reaches(flow.to, flow.from) || matches!(flow.kind, FlowKind::Cross(_));
+        refuse(!back, || at("to"), "no links lead back from there")?;
+        match &flow.kind {
+            FlowKind::Tcp(tcp) => {
+                check_tcp(tcp, at)?;
+                self.check_size(flow, routes, tcp.mss + tcp.header, at, "mss")
+            }
+            FlowKind::Short(short) => {
+                check_short(short, at)?;
+                self.check_size(flow, routes, short.tcp.mss + short.tcp.header, at, "mss")
+            }
+            FlowKind::Engine(engine) => check_engine(engine, at),
+            FlowKind::Cross(cross) => {
+                cross.check().map_err(|e| SimError::invalid(at(e.field), e.what))?;
+                self.check_size(flow, routes, cross.packet, at, "packet")
+            }
+        }
+    }
+
+    /// Whether full packets fit through every link of the way.
+    fn check_size(
+        &self,
+        flow: &FlowSpec,
+        routes: &Routes,
+        size: ByteCount,
+        at: &dyn Fn(&str) -> String,
+        field: &str,
+    ) -> Checked {
+        let mut node = flow.from;
+        while node != flow.to {
+            let link = &self.links[routes.next(node, flow.to as u32) as usize];
+            if size > link.config.mtu {
+                let (name, mtu) = (&link.name, link.config.mtu.get());
+                let packet = size.get();
+                let what = format!("packets of {packet} bytes exceed the {mtu} of link `{name}`");
+                return Err(SimError::invalid(at(field), what));
+            }
+            node = link.to;
+        }
+        Ok(())
+    }
+}
+
+fn check_cc(cc: &str, at: &dyn Fn(&str) -> String) -> Checked {
+    known_controller(cc).map_err(|error| SimError::invalid(at("cc"), error.to_string()))
+}
+
+fn check_tcp(tcp: &TcpSpec, at: &dyn Fn(&str) -> String) -> Checked {
+    check_cc(&tcp.cc, at)?;
+    let (mss, header) = (tcp.mss.get(), tcp.header.get());
+    refuse(mss == 0, || at("mss"), "a segment has at least a byte")?;
+    refuse(header == 0, || at("header"), "a packet has a header")?;
+    let fits = mss.saturating_add(header) <= MOST_BYTES;
+    refuse(!fits, || at("mss"), "with its header a packet has at most 65535 bytes")?;
+    refuse(tcp.bytes == Some(ByteCount::ZERO), || at("bytes"), "at least a byte, or none for ever")?;
+    let every = (1..=MOST_TRAIN).contains(&tcp.ack_every);
+    refuse(!every, || at("ack_every"), "must be from 1 to 64 segments")?;
+    let initial = (1..=1 << 20).contains(&tcp.initial_window);
+    refuse(!initial, || at("initial_window"), "must be from 1 to 1048576 segments")?;
+    let window = tcp.window.is_some_and(|window| window < tcp.mss);
+    refuse(window, || at("window"), "must hold a segment")?;
+    refuse(tcp.min_rto.is_zero(), || at("min_rto"), "must be longer than zero")
+}
+
+fn check_short(short: &ShortSpec, at: &dyn Fn(&str) -> String) -> Checked {
+    check_tcp(&short.tcp, at)?;
+    refuse(short.tcp.bytes.is_none(), || at("bytes"), "short connections need an end")?;
+    refuse(short.count == 0, || at("count"), "at least one connection")?;
+    match short.arrivals {
+        Arrivals::Concurrent(n) => {
+            let open = (1..=MOST_OPEN).contains(&n);
+            refuse(!open, || at("arrivals"), "from 1 to 100000 connections at a time")
+        }
+        Arrivals::Poisson(rate) => {
+            let rate = rate.is_finite() && rate > 0.0;
+            refuse(!rate, || at("arrivals"), "must be more than zero a second")
+        }
+    }
+}
+
+fn check_engine(engine: &EngineSpec, at: &dyn Fn(&str) -> String) -> Checked {
+    check_cc(&engine.cc, at)?;
+    let mtu = (512..=MOST_BYTES).contains(&engine.mtu.get());
+    refuse(!mtu, || at("mtu"), "must be from 512 to 65535 bytes")?;
+    refuse(engine.bytes == Some(ByteCount::ZERO), || at("bytes"), "at least a byte, or none for ever")
+}

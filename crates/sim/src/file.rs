@@ -1,0 +1,162 @@
+//! Scenario files: TOML that people write, read into a [`Scenario`] with mistakes named by file,
+//! line and field. `docs/guide/sim.md` tells every key.
+
+mod build;
+mod error;
+mod field;
+mod flow;
+mod host;
+mod link;
+mod loss;
+mod names;
+mod queue;
+mod routes;
+mod sweep;
+mod tree;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use error::FileError;
+
+use crate::spec::Scenario;
+use field::Source;
+use sweep::Sweep;
+use tree::{Place, Table};
+
+/// A file of more than this is no scenario.
+const LARGEST: u64 = 4 << 20;
+
+/// A scenario, or a sweep of many.
+#[derive(Debug)]
+pub struct ScenarioFile {
+    source: Source,
+    tree: Table,
+    sweep: Sweep,
+}
+
+/// What a run of a sweep differs in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// Such as `link.bottleneck.loss`.
+    pub path: String,
+    /// Its value in the run, as written.
+    pub value: String,
+}
+
+impl ScenarioFile {
+    /// Reads a file; `sets` are changes such as `link.bottleneck.loss=1e-3`. Files that it names
+    /// are looked for beside it.
+    pub fn load(path: &Path, sets: &[String]) -> Result<Self, FileError> {
+        let name = path.display().to_string();
+        let text = text_of(path, LARGEST).map_err(|what| FileError {
+            source_name: name.clone(),
+            position: None,
+            field: String::new(),
+            what,
+        })?;
+        let dir = path.parent().map(Path::to_owned).unwrap_or_default();
+        let include = move |name: &str| text_of(&dir.join(name), 64 << 20);
+        Self::read(&name, text, sets, Box::new(include))
+    }
+
+    /// Reads a text that names no other files; `name` is for messages.
+    pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Self, FileError> {
+        let include = |_: &str| Err("this scenario cannot name other files".to_owned());
+        Self::read(name, text.to_owned(), sets, Box::new(include))
+    }
+
+    fn read(
+        name: &str,
+        text: String,
+        sets: &[String],
+        include: field::Include,
+    ) -> Result<Self, FileError> {
+        let mut tree = tree::parse(name, &text)?;
+        let source = Source { name: name.to_owned(), text, sets: sets.to_owned(), include };
+        for (index, set) in sets.iter().enumerate() {
+            let place = Place::Set(index);
+            let Some((path, value)) = set.split_once('=') else {
+                return Err(source.error(place, "", "write PATH=VALUE, such as duration=10s"));
+            };
+            sweep::set(&source, &mut tree, path.trim(), tree::argument(value.trim(), place))?;
+        }
+        let sweep = Sweep::read(&source, tree.get("sweep"))?;
+        tree.remove("sweep");
+        Ok(Self { source, tree, sweep })
+    }
+
+    /// Name of the file.
+    pub fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// How many runs there are: one, but for a sweep.
+    pub fn runs(&self) -> u64 {
+        self.sweep.runs
+    }
+
+    /// The paths that a sweep varies.
+    pub fn axes(&self) -> impl Iterator<Item = &str> {
+        self.sweep.axes.iter().map(|axis| axis.name.as_str())
+    }
+
+    /// Runs of each combination of values.
+    pub fn repeat(&self) -> u64 {
+        self.sweep.repeat
+    }
+
+    /// What run `run` differs in.
+    pub fn settings(&self, run: u64) -> Vec<Setting> {
+        let (indices, _) = self.sweep.indices(run);
+        let value = |(axis, index): (&sweep::Axis, usize)| Setting {
+            path: axis.name.clone(),
+            value: axis.values[index].kind.shown(),
+        };
+        self.sweep.axes.iter().zip(indices).map(value).collect()
+    }
+
+    /// Run `run`, below [`runs`](Self::runs). Repetition `k` of a combination has the seed of the
+    /// file plus `k`, so that combinations are compared under the same chances.
+    pub fn scenario(&self, run: u64) -> Result<Scenario, FileError> {
+        let (indices, repetition) = self.sweep.indices(run);
+        self.combination(&indices, repetition)
+    }
+
+    /// Reads the first run, and each value of each axis beside the first ones of the others.
+    pub fn check(&self) -> Result<(), FileError> {
+        let mut indices = vec![0; self.sweep.axes.len()];
+        self.combination(&indices, 0)?;
+        for (at, axis) in self.sweep.axes.iter().enumerate() {
+            for index in 1..axis.values.len() {
+                indices[at] = index;
+                self.combination(&indices, 0)?;
+            }
+            indices[at] = 0;
+        }
+        Ok(())
+    }
+
+    fn combination(&self, indices: &[usize], repetition: u64) -> Result<Scenario, FileError> {
+        if self.sweep.axes.is_empty() {
+            return build::scenario(&self.source, &self.tree, repetition);
+        }
+        let mut tree = self.tree.clone();
+        for (axis, &index) in self.sweep.axes.iter().zip(indices) {
+            axis.apply(&self.source, &mut tree, &axis.values[index])?;
+        }
+        build::scenario(&self.source, &tree, repetition)
+    }
+}
+
+fn text_of(path: &Path, largest: u64) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size > largest {
+        return Err(format!("has {size} bytes; at most {largest} are read"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

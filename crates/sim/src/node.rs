@@ -1,0 +1,265 @@
+//! A node: what happens there next, and doing it.
+
+use packtrain_link::{Pace, Segments};
+use packtrain_units::{Duration, Time};
+
+use crate::agent::{Agent, Counts, Ctx, Curve, Endpoint};
+use crate::network::Network;
+use crate::spec::Scenario;
+use crate::trace::Digest;
+use crate::train::{Toward, Train};
+
+/// An instant is over when the next nanosecond begins.
+const TICK: Duration = Duration::from_nanos(1);
+
+/// A host or router.
+#[derive(Debug)]
+pub(crate) struct Node {
+    index: usize,
+    /// Links that end here, in the order of the scenario.
+    inward: Vec<usize>,
+    /// Links that start here.
+    outward: Vec<usize>,
+    /// Those of them that decide on departures later than on offers.
+    late: Vec<usize>,
+    /// Ends of flows that live here, in order.
+    ends: Vec<usize>,
+    marks: Marks,
+    /// Of all that arrived.
+    pub(crate) digest: Digest,
+}
+
+/// Instants at which a node is looked at.
+#[derive(Debug)]
+struct Marks {
+    warm_up: Time,
+    sample: Time,
+    every: Option<Duration>,
+}
+
+/// All ends of all flows; the sender of flow `i` is at `2 i`, its receiver behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    /// The ends.
+    pub(crate) all: Vec<Endpoint>,
+    /// Their timeouts.
+    timeouts: Vec<Time>,
+    /// What they had counted at the end of the warm-up.
+    pub(crate) at_warm_up: Vec<Counts>,
+    /// Points of senders' curves: when, flow.
+    pub(crate) curves: Vec<(Time, usize, Curve)>,
+    /// What receivers had, as often.
+    pub(crate) delivered: Vec<(Time, usize, u64)>,
+}
+
+impl Ends {
+    pub(crate) fn push(&mut self, end: Endpoint) {
+        self.timeouts.push(end.poll_timeout().unwrap_or(Time::MAX));
+        self.all.push(end);
+        self.at_warm_up.push(Counts::default());
+    }
+
+    fn refresh(&mut self, end: usize) {
+        self.timeouts[end] = self.all[end].poll_timeout().unwrap_or(Time::MAX);
+    }
+}
+
+/// Kinds of events, in the order in which they happen at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Arrival(usize),
+    Timer(usize),
+    Late(usize),
+    Mark,
+}
+
+impl Node {
+    pub(crate) fn new(scenario: &Scenario, index: usize, net: &Network) -> Self {
+        let links = || scenario.links.iter().enumerate();
+        let outward: Vec<usize> =
+            links().filter(|(_, l)| l.from == index).map(|(i, _)| i).collect();
+        let flows = scenario.flows.iter().enumerate();
+        let ends = flows.flat_map(|(i, f)| [(2 * i, f.from), (2 * i + 1, f.to)]);
+        Self {
+            index,
+            inward: links().filter(|(_, l)| l.to == index).map(|(i, _)| i).collect(),
+            late: outward.iter().copied().filter(|i| net.links[*i].late).collect(),
+            outward,
+            ends: ends.filter(|(_, at)| *at == index).map(|(end, _)| end).collect(),
+            marks: Marks {
+                warm_up: match scenario.warm_up.is_zero() {
+                    true => Time::MAX,
+                    false => Time::ZERO + scenario.warm_up,
+                },
+                sample: scenario.sample.map_or(Time::MAX, |every| Time::ZERO + every),
+                every: scenario.sample,
+            },
+            digest: Digest::default(),
+        }
+    }
+
+    /// When the next event here is.
+    pub(crate) fn head(&self, ends: &Ends, net: &Network) -> Time {
+        self.next(ends, net).0
+    }
+
+    /// The next event: by time, then class, then index.
+    #[inline]
+    fn next(&self, ends: &Ends, net: &Network) -> (Time, What) {
+        let mut best = (Time::MAX, What::Mark);
+        for &link in &self.inward {
+            let at = net.links[link].arrivals.head();
+            if at < best.0 {
+                best = (at, What::Arrival(link));
+            }
+        }
+        for &end in &self.ends {
+            if ends.timeouts[end] < best.0 {
+                best = (ends.timeouts[end], What::Timer(end));
+            }
+        }
+        for &link in &self.late {
+            let at = net.late_timeout(link);
+            if at < best.0 {
+                best = (at, What::Late(link));
+            }
+        }
+        let mark = self.marks.next();
+        if mark < best.0 { (mark, What::Mark) } else { best }
+    }
+
+    /// Does everything that happens here before `limit`; returns how many events that were.
+    pub(crate) fn run(&mut self, limit: Time, ends: &mut Ends, net: &mut Network) -> u64 {
+        let mut events = 0;
+        loop {
+            let (at, what) = self.next(ends, net);
+            if at >= limit {
+                net.heads[self.index] = at;
+                return events;
+            }
+            events += 1;
+            match what {
+                What::Arrival(link) => self.arrival(link, limit, ends, net),
+                What::Timer(end) => {
+                    let horizon = self.bound(what, Some(end), limit, ends, net);
+                    let mut ctx = Ctx { net, node: self.index, horizon };
+                    ends.all[end].on_timer(at, &mut ctx);
+                    ends.refresh(end);
+                    debug_assert!(ends.timeouts[end] > at, "an end's timer stands still");
+                }
+                What::Late(link) => net.on_late(link, at),
+                What::Mark => self.mark(at, ends, net),
+            }
+        }
+    }
+
+    /// Until when nothing comes between, for an event of kind `what`, the timer of end `own` left
+    /// aside: an event of the same instant but of a later class or index does not.
+    fn bound(
+        &self,
+        what: What,
+        own: Option<usize>,
+        limit: Time,
+        ends: &Ends,
+        net: &Network,
+    ) -> Time {
+        let mut bound = limit;
+        let arrival = matches!(what, What::Arrival(_));
+        for &link in &self.inward {
+            let at = net.links[link].arrivals.head();
+            match what {
+                What::Arrival(own) if own == link => {}
+                What::Arrival(own) if own < link => bound = bound.min(at + TICK),
+                _ => bound = bound.min(at),
+            }
+        }
+        for &end in &self.ends {
+            let at = ends.timeouts[end];
+            match own {
+                Some(own) if own == end => {}
+                Some(own) if arrival || own < end => bound = bound.min(at + TICK),
+                None => bound = bound.min(at + TICK),
+                _ => bound = bound.min(at),
+            }
+        }
+        for &link in &self.late {
+            bound = bound.min(net.late_timeout(link) + TICK);
+        }
+        bound.min(self.marks.next() + TICK)
+    }
+
+    /// Packets arrive by `link`.
+    fn arrival(&mut self, link: usize, limit: Time, ends: &mut Ends, net: &mut Network) {
+        let Some((end, here)) = net.links[link].arrivals.front().map(|train| {
+            let end = 2 * train.flow as usize + usize::from(train.toward == Toward::Receiver);
+            (end, train.to as usize == self.index)
+        }) else {
+            return;
+        };
+        let own = here.then_some(end);
+        let horizon = self.bound(What::Arrival(link), own, limit, ends, net);
+        let Some((pace, train)) = net.links[link].arrivals.take(horizon) else { return };
+        if !here {
+            self.digest.train(pace, &train, 0);
+            return net.forward(self.index, pace, train);
+        }
+        // Later trains of the same link bound the horizon too.
+        let horizon = horizon.min(net.links[link].arrivals.head()).max(last(pace, &train) + TICK);
+        self.deliver(end, link, (pace, train), ends, Ctx { net, node: self.index, horizon });
+    }
+
+    fn deliver(
+        &mut self,
+        end: usize,
+        link: usize,
+        (pace, train): (Pace, Train),
+        ends: &mut Ends,
+        mut ctx: Ctx<'_>,
+    ) {
+        let count = train.count();
+        let before = self.digest;
+        self.digest.train(pace, &train, 0);
+        let rest = ends.all[end].on_train(pace, train, &mut ctx);
+        ends.refresh(end);
+        let Some(rest) = rest else { return };
+        // Not all was taken: what is left arrives again.
+        debug_assert!(rest.count() < count, "an end takes at least one packet");
+        let taken = count - rest.count();
+        let rest_pace = pace.from(taken);
+        self.digest = before;
+        self.digest.taken(pace, &rest, taken);
+        ctx.net.links[link].arrivals.put_back(rest_pace, rest);
+    }
+
+    /// The end of the warm-up, or a sample.
+    fn mark(&mut self, now: Time, ends: &mut Ends, net: &mut Network) {
+        if self.marks.warm_up == now {
+            self.marks.warm_up = Time::MAX;
+            for &end in &self.ends {
+                ends.at_warm_up[end] = ends.all[end].counts();
+            }
+            for &link in &self.outward {
+                net.links[link].stats.warmed_up();
+            }
+        }
+        if self.marks.sample == now {
+            self.marks.sample = self.marks.every.map_or(Time::MAX, |every| now + every);
+            for &end in &self.ends {
+                match (end % 2, ends.all[end].curve()) {
+                    (0, curve) => ends.curves.push((now, end / 2, curve.unwrap_or_default())),
+                    _ => ends.delivered.push((now, end / 2, ends.all[end].counts().delivered)),
+                }
+            }
+        }
+    }
+}
+
+impl Marks {
+    fn next(&self) -> Time {
+        self.warm_up.min(self.sample)
+    }
+}
+
+fn last(pace: Pace, train: &Train) -> Time {
+    pace.time(train.count() - 1)
+}

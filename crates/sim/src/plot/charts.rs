@@ -1,0 +1,227 @@
+//! The figures that the command makes.
+
+use crate::outcome::{Outcome, Sample};
+use crate::results::{RunRow, value_of};
+
+use super::ticks::short;
+use super::{Axis, Figure, Panel, Series, Style};
+
+/// More curves than this in one picture tell nobody anything.
+const MOST_CURVES: usize = 8;
+
+/// Window, goodput and round trip of each flow over time.
+pub fn curves(outcome: &Outcome, title: &str) -> Figure {
+    let flows: Vec<usize> = (0..outcome.flows.len())
+        .filter(|flow| outcome.samples.iter().any(|sample| sample.flow == *flow))
+        .collect();
+    let shown = &flows[..flows.len().min(MOST_CURVES)];
+    let cwnd = |s: &Sample| s.cwnd.get() as f64;
+    let goodput = |s: &Sample| s.goodput.as_bps() as f64;
+    let rtt = |s: &Sample| s.rtt.as_nanos() as f64 / 1e9;
+    let mut panels = vec![
+        panel(outcome, shown, "congestion window", BYTES, cwnd),
+        panel(outcome, shown, "goodput", RATES, goodput),
+        panel(outcome, shown, "round trip", TIMES, rtt),
+    ];
+    panels.retain(|panel| panel.series.iter().any(|s| s.points.iter().any(|p| p.1 > 0.0)));
+    let few = if shown.len() < flows.len() {
+        format!(", {} of {} flows", shown.len(), flows.len())
+    } else {
+        String::new()
+    };
+    Figure {
+        title: title.to_owned(),
+        subtitle: format!("{}, seed {}{few}", outcome.scenario, outcome.seed),
+        panels,
+    }
+}
+
+type Unit = (f64, &'static str);
+const BYTES: &[Unit] = &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
+const RATES: &[Unit] =
+    &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+const TIMES: &[Unit] = &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
+
+fn panel(
+    outcome: &Outcome,
+    flows: &[usize],
+    what: &str,
+    units: &[Unit],
+    value: impl Fn(&Sample) -> f64,
+) -> Panel {
+    let most = outcome.samples.iter().map(&value).fold(0.0, f64::max);
+    let (factor, unit) = unit(units, most);
+    let series = flows.iter().enumerate().map(|(colour, &flow)| {
+        let own = outcome.samples.iter().filter(|sample| sample.flow == flow);
+        Series {
+            name: format!("{} ({})", outcome.flows[flow].name, outcome.flows[flow].cc),
+            style: Style::Line,
+            points: own.map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / factor)).collect(),
+            error: Vec::new(),
+            colour,
+        }
+    });
+    Panel {
+        x: Axis { label: "time (s)".to_owned(), log: false, zero: true },
+        y: Axis { label: format!("{what} ({unit})"), log: false, zero: true },
+        series: series.collect(),
+        categories: Vec::new(),
+    }
+}
+
+fn unit(units: &[Unit], most: f64) -> Unit {
+    let last = units.last().copied().unwrap_or((1.0, ""));
+    units.iter().find(|(factor, _)| most >= *factor).copied().unwrap_or(last)
+}
+
+/// Goodput of each flow over the first axis of a sweep; other axes make other curves, repetitions
+/// a mean with its standard deviation.
+pub fn over_axis(rows: &[RunRow], title: &str) -> Figure {
+    let axis = rows.first().and_then(|row| row.settings.first()).map(|s| s.path.clone());
+    let Some(axis) = axis else { return Figure::default() };
+    let values: Vec<Option<f64>> = rows.iter().map(|row| row.setting(&axis)).collect();
+    let numeric = values.iter().all(Option::is_some);
+    let mut categories: Vec<String> = Vec::new();
+    let mut curves: Vec<Curve> = Vec::new();
+    for (row, value) in rows.iter().zip(&values) {
+        let name = &row.settings[0].value;
+        let x = match value.filter(|_| numeric) {
+            Some(value) => value,
+            None => position(&mut categories, name) as f64,
+        };
+        let rest: Vec<_> = row.settings[1..].iter().map(|s| s.value.as_str()).collect();
+        for flow in &row.flows {
+            let mut name = flow.name.clone();
+            if !rest.is_empty() {
+                name = format!("{name}, {}", rest.join(", "));
+            }
+            let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
+                curves.push(Curve { name, points: Vec::new() });
+                curves.len() - 1
+            });
+            curves[at].points.push((x, flow.goodput_bps as f64));
+        }
+    }
+    figure_of(&axis, rows, title, curves, if numeric { Vec::new() } else { categories })
+}
+
+struct Curve {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+fn position(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+fn figure_of(
+    axis: &str,
+    rows: &[RunRow],
+    title: &str,
+    curves: Vec<Curve>,
+    categories: Vec<String>,
+) -> Figure {
+    let values = || curves.iter().flat_map(|curve| curve.points.iter());
+    let most = values().map(|point| point.1).fold(0.0, f64::max);
+    let least = values().map(|point| point.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+    let (factor, unit) = unit(RATES, most);
+    let (low, high) = values().fold((f64::INFINITY, 0.0f64), |(low, high), point| {
+        (low.min(point.0), high.max(point.0))
+    });
+    let text = &rows[0].settings[0].value;
+    let measure = match text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.') {
+        _ if !categories.is_empty() || value_of(text) == text.parse().ok() => "",
+        _ if packtrain_units::parse_rate(text).is_ok() => " (bit/s)",
+        _ if packtrain_units::parse_duration(text).is_ok() => " (s)",
+        _ if packtrain_units::parse_bytes(text).is_ok() => " (bytes)",
+        "%" => " (share)",
+        "bdp" => " (bdp)",
+        _ => "",
+    };
+    let few = curves.len() > MOST_CURVES;
+    let subtitle = match few {
+        true => format!("{} runs, {MOST_CURVES} of {} curves", rows.len(), curves.len()),
+        false => format!("{} runs", rows.len()),
+    };
+    let series = curves.iter().take(MOST_CURVES).enumerate().map(|(colour, curve)| {
+        let (points, error) = means(&curve.points, factor);
+        let style = if categories.is_empty() { Style::Marked } else { Style::Bars };
+        Series { name: curve.name.clone(), style, points, error, colour }
+    });
+    let log = categories.is_empty() && low > 0.0 && high / low >= 20.0;
+    let panel = Panel {
+        x: Axis { label: format!("{axis}{measure}"), log, zero: false },
+        y: Axis {
+            label: format!("goodput ({unit})"),
+            log: categories.is_empty() && most / least >= 50.0,
+            zero: true,
+        },
+        series: series.collect(),
+        categories,
+    };
+    Figure { title: title.to_owned(), subtitle, panels: vec![panel] }
+}
+
+/// Mean and standard deviation of the points at each place, by place.
+fn means(points: &[(f64, f64)], factor: f64) -> (Vec<(f64, f64)>, Vec<f64>) {
+    let mut sorted = points.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut means = Vec::new();
+    let mut errors = Vec::new();
+    for group in sorted.chunk_by(|a, b| a.0 == b.0) {
+        let count = group.len() as f64;
+        let mean = group.iter().map(|p| p.1).sum::<f64>() / count;
+        let spread = group.iter().map(|p| (p.1 - mean).powi(2)).sum::<f64>();
+        means.push((group[0].0, mean / factor));
+        errors.push(if count > 1.0 { (spread / (count - 1.0)).sqrt() / factor } else { 0.0 });
+    }
+    if errors.iter().all(|error| *error == 0.0) {
+        errors.clear();
+    }
+    (means, errors)
+}
+
+/// A paper's numbers beside ours: key, paper, ours, and the tolerance around the paper's.
+pub fn comparison(title: &str, label: &str, rows: &[(String, f64, f64, f64)]) -> Figure {
+    let bars = |of: fn(&(String, f64, f64, f64)) -> f64| {
+        rows.iter().enumerate().map(|(index, row)| (index as f64, of(row))).collect()
+    };
+    let (paper, ours): (Vec<_>, Vec<_>) = (bars(|row| row.1), bars(|row| row.2));
+    let positive = rows.iter().all(|row| row.1 > 0.0 && row.2 > 0.0);
+    let most = rows.iter().map(|row| row.1.max(row.2)).fold(0.0, f64::max);
+    let least = rows.iter().map(|row| row.1.min(row.2)).fold(f64::INFINITY, f64::min);
+    let log = positive && most / least > 30.0;
+    let error = rows.iter().map(|row| row.3).collect();
+    let series = vec![
+        Series { name: "paper".to_owned(), style: Style::Marks, points: paper, error, colour: 6 },
+        Series {
+            name: "ours".to_owned(),
+            style: Style::Marks,
+            points: ours.into_iter().map(|(x, y)| (x + 0.12, y)).collect(),
+            error: Vec::new(),
+            colour: 1,
+        },
+    ];
+    let worst = rows
+        .iter()
+        .filter(|row| row.3 > 0.0)
+        .map(|row| (row.2 - row.1).abs() / row.3)
+        .fold(0.0, f64::max);
+    Figure {
+        title: title.to_owned(),
+        subtitle: format!(
+            "{} values; the bars are tolerances; the worst uses {} % of its own",
+            rows.len(),
+            short((worst * 100.0).round())
+        ),
+        panels: vec![Panel {
+            x: Axis::default(),
+            y: Axis { label: label.to_owned(), log, zero: !log },
+            series,
+            categories: rows.iter().map(|row| row.0.clone()).collect(),
+        }],
+    }
+}

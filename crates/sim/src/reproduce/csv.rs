@@ -1,0 +1,145 @@
+//! Tables of numbers: `paper.csv` (key, value, tolerance, source) and `expected.csv` (key, ours,
+//! seed).
+
+use super::Row;
+
+/// A number of a paper.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperRow {
+    /// Which.
+    pub key: String,
+    /// The number.
+    pub value: f64,
+    /// How far ours may be from it, in its unit; written so, or as a share such as `5%`.
+    pub tolerance: f64,
+    /// Where the paper says it.
+    pub source: String,
+}
+
+/// A number that we found when the file was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// Which.
+    pub key: String,
+    /// The number.
+    pub ours: f64,
+    /// The seed of the runs.
+    pub seed: u64,
+}
+
+/// Reads `paper.csv`.
+pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
+    let mut rows: Vec<PaperRow> = Vec::new();
+    for (line, cells) in table(text, &["key", "value", "tolerance", "source"])? {
+        let value = number(&cells[1], line, "value")?;
+        let tolerance = match cells[2].strip_suffix('%') {
+            Some(share) => number(share, line, "tolerance")? / 100.0 * value.abs(),
+            None => number(&cells[2], line, "tolerance")?,
+        };
+        if tolerance < 0.0 {
+            return Err(format!("line {line}: tolerance: is below zero"));
+        }
+        if rows.iter().any(|row| row.key == cells[0]) {
+            return Err(format!("line {line}: key: `{}` is there already", cells[0]));
+        }
+        let (key, source) = (cells[0].clone(), cells[3].clone());
+        rows.push(PaperRow { key, value, tolerance, source });
+    }
+    Ok(rows)
+}
+
+/// Reads `expected.csv`.
+pub(super) fn read_expected(text: &str) -> Result<Vec<Expected>, String> {
+    let rows = table(text, &["key", "ours", "seed"])?.into_iter().map(|(line, cells)| {
+        let seed = cells[2].parse().map_err(|_| format!("line {line}: seed: is no number"))?;
+        Ok(Expected { key: cells[0].clone(), ours: number(&cells[1], line, "ours")?, seed })
+    });
+    rows.collect()
+}
+
+/// Writes `expected.csv`.
+pub(super) fn expected(rows: &[Row], seed: u64) -> String {
+    let mut text = "key,ours,seed\n".to_owned();
+    for row in rows {
+        if let Some(ours) = row.ours {
+            text.push_str(&format!("{},{ours},{seed}\n", quoted(&row.key)));
+        }
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+fn number(text: &str, line: usize, field: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("line {line}: {field}: `{text}` is no number"))
+}
+
+/// Lines with their numbers, as many cells in each as the heading has; lines that begin with `#`
+/// are remarks.
+fn table(text: &str, heading: &[&str]) -> Result<Vec<(usize, Vec<String>)>, String> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let head = lines.next().map(|(_, line)| cells(line)).unwrap_or_default();
+    if head != heading {
+        return Err(format!("the first line must be {}", heading.join(",")));
+    }
+    let mut rows = Vec::new();
+    for (number, line) in lines {
+        let cells = cells(line);
+        if cells.len() != heading.len() {
+            let wanted = heading.len();
+            return Err(format!("line {number}: {} cells instead of {wanted}", cells.len()));
+        }
+        rows.push((number, cells));
+    }
+    Ok(rows)
+}
+
+/// The cells of a line (RFC 4180, without line ends in cells).
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = line.trim_end_matches('\r').chars().peekable();
+    while let Some(letter) = letters.next() {
+        let Some(cell) = cells.last_mut() else { break };
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                cell.push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cell.push(other),
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_read() {
+        let text = "# remark\nkey,value,tolerance,source\n\"a, b\",10,5%,\"the \"\"paper\"\"\"\nc,2,0.5,\n";
+        let rows = paper(text).expect("it is right");
+        assert_eq!((rows[0].key.as_str(), rows[0].tolerance), ("a, b", 0.5));
+        assert_eq!(rows[0].source, "the \"paper\"");
+        assert_eq!(rows[1].tolerance, 0.5);
+        for bad in ["", "key,value\n", "key,value,tolerance,source\na,1\n"] {
+            assert!(paper(bad).is_err(), "{bad}");
+        }
+        let error = paper("key,value,tolerance,source\na,x,1,\n").expect_err("x is no number");
+        assert!(error.starts_with("line 2: value: `x`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let row = Row { key: "a,\"b\"".into(), paper: 1.0, ours: Some(0.1 + 0.2), tolerance: 1.0 };
+        let read = read_expected(&expected(&[row], 7)).expect("it is right");
+        assert_eq!(read, [Expected { key: "a,\"b\"".into(), ours: 0.1 + 0.2, seed: 7 }]);
+    }
+}

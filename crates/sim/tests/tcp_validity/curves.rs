@@ -1,0 +1,106 @@
+//! Window curves: teeth of the same height, length and shape.
+
+use packtrain_sim::spec::Scenario;
+use packtrain_units::Duration;
+
+use crate::cells::{cells, folder, play, scenario};
+
+/// Places along a tooth where its shape is compared.
+const PLACES: usize = 16;
+/// They may differ by this share.
+const TOLERANCE: f64 = 0.03;
+/// A fall by this share between two samples ends a tooth.
+const FALL: f64 = 0.05;
+/// Bytes of a segment.
+const SEGMENT: u64 = 1_000;
+
+/// The mean of some teeth of a saw.
+#[derive(Debug)]
+struct Tooth {
+    /// In samples.
+    length: f64,
+    /// In packets, from the bottom to the top.
+    shape: [f64; PLACES],
+}
+
+/// The mean tooth, those of the start left out; some repair of a loss takes a sample or two, in
+/// which the window is between two teeth.
+fn tooth(curve: &[f64]) -> Tooth {
+    let falls: Vec<usize> =
+        (1..curve.len()).filter(|i| curve[*i] < (1.0 - FALL) * curve[*i - 1]).collect();
+    let teeth: Vec<&[f64]> = falls
+        .windows(2)
+        .filter(|ends| ends[0] > curve.len() / 8 && ends[1] - ends[0] > 20)
+        .map(|ends| &curve[ends[0]..ends[1]])
+        .collect();
+    assert!(teeth.len() >= 3, "{falls:?}");
+    let many = teeth.len() as f64;
+    let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (PLACES - 1)];
+    Tooth {
+        length: teeth.iter().map(|t| t.len() as f64).sum::<f64>() / many,
+        shape: std::array::from_fn(|place| {
+            teeth.iter().map(|tooth| at(tooth, place)).sum::<f64>() / many
+        }),
+    }
+}
+
+fn ours(mut scenario: Scenario, step: Duration, samples: usize) -> Vec<f64> {
+    scenario.sample = Some(step);
+    scenario.duration = step * samples as u64;
+    scenario.warm_up = Duration::ZERO;
+    let outcome = play(&scenario);
+    outcome.samples.iter().map(|s| (s.cwnd.get() / SEGMENT) as f64).collect()
+}
+
+fn compare(key: &str) {
+    let file = folder().join("curves").join(format!("{}.txt", key.replace('/', "-")));
+    let text = std::fs::read_to_string(file).unwrap();
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    let points: Vec<(f64, f64)> = text
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(at, cwnd)| (number(at), number(cwnd).floor()))
+        .collect();
+    let theirs: Vec<f64> = points.iter().map(|(_, cwnd)| *cwnd).collect();
+    if let Ok(dir) = std::env::var("PACKTRAIN_CURVES") {
+        let step = Duration::from_secs_f64(points[1].0);
+        let cell = cells().into_iter().find(|cell| cell.key == key).unwrap();
+        let ours = ours(scenario(&cell), step, theirs.len());
+        std::fs::write(format!("{dir}/{}", key.replace('/', "-")), format!("{ours:?}")).unwrap();
+    }
+    let step = Duration::from_secs_f64(points[1].0);
+    let cell = cells().into_iter().find(|cell| cell.key == key).unwrap();
+    let ours = tooth(&ours(scenario(&cell), step, theirs.len()));
+    let theirs = tooth(&theirs);
+    println!("{key}\nours  {ours:.1?}\nns-2  {theirs:.1?}");
+    let close = |a: f64, b: f64| (a / b - 1.0).abs() < TOLERANCE;
+    assert!(close(ours.length, theirs.length), "{key}: {ours:?} {theirs:?}");
+    for (ours, theirs) in ours.shape.iter().zip(&theirs.shape) {
+        assert!(close(*ours, *theirs), "{key}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn reno_by_sack() {
+    compare("sack1/10mbit/100ms/queue1");
+}
+
+#[test]
+fn reno_without_sack() {
+    compare("newreno/10mbit/100ms/queue1");
+}
+
+#[test]
+fn cubic() {
+    compare("linux-cubic/10mbit/100ms/queue1");
+}
+
+#[test]
+fn highspeed() {
+    compare("sack1-highspeed/100mbit/10ms/queue1");
+}
+
+#[test]
+fn scalable() {
+    compare("sack1-scalable/100mbit/10ms/queue1");
+}
