@@ -10,6 +10,7 @@ mod later;
 mod perf;
 mod serve;
 mod settings;
+mod sim;
 mod values;
 mod verify;
 
@@ -28,6 +29,9 @@ pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
+pub(crate) use sim::{
+    SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimReproduceArgs, SimRunArgs,
+};
 pub(crate) use verify::VerifyArgs;
 
 use crate::exit::Exit;
@@ -66,6 +70,8 @@ pub(crate) enum Command {
     Perf(PerfArgs),
     /// Show on this machine what an interrupted and damaged transfer does.
     Demo(DemoArgs),
+    /// Networks in virtual time: scenarios, sweeps, results of papers.
+    Sim(SimArgs),
     /// The key of this user and the keys of known servers.
     Key(KeyArgs),
     /// What the configuration says.

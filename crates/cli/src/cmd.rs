@@ -10,6 +10,7 @@ mod key;
 mod perf;
 mod request;
 mod serve;
+mod sim;
 
 use std::ffi::OsString;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Serve(args) => serve::run(&args),
         Command::Perf(args) => perf::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Sim(args) => Ok(sim::run(args)),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),
         Command::Completions(args) => Ok(generate::completions(&args)),

@@ -5,6 +5,7 @@ pub(crate) mod log;
 pub(crate) mod perf;
 pub(crate) mod progress;
 pub(crate) mod quote;
+pub(crate) mod sim;
 pub(crate) mod summary;
 pub(crate) mod teller;
 pub(crate) mod ticker;

@@ -1,0 +1,126 @@
+//! `packtrain sim`.
+
+mod run;
+mod sbatch;
+
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_sim::reproduce::{self, Experiment, ExperimentError};
+use packtrain_sim::{bench, plot};
+use packtrain_units::Duration;
+
+use crate::args::{SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimReproduceArgs};
+use crate::exit::{Code, Exit};
+use crate::out::sim;
+
+/// Numbers that are not what they should be.
+const DIFFERS: Code = Code(13);
+
+/// `packtrain sim`.
+pub(super) fn run(args: SimArgs) -> Code {
+    let (json, result) = match args.command {
+        SimCommand::Run(args) => (args.json, run::run(&args)),
+        SimCommand::List(args) => (args.json, list(&args)),
+        SimCommand::Reproduce(args) => (args.json, reproduce(&args)),
+        SimCommand::Bench(args) => (args.json, bench(&args)),
+    };
+    result.unwrap_or_else(|exit| {
+        let error = exit.into_error();
+        if json {
+            sim::failed(&error.text, error.exit_code());
+        }
+        Exit::from(error).report()
+    })
+}
+
+/// A scenario or an experiment that is wrong.
+fn usage(error: impl std::fmt::Display) -> Exit {
+    Exit::usage(error.to_string())
+}
+
+/// A file that cannot be written.
+fn unwritable(error: impl std::fmt::Display) -> Exit {
+    Exit::from(NodeError::new(FailureKind::Fatal, error.to_string()))
+}
+
+/// As many threads as asked for, or as there are cores.
+fn jobs(asked: Option<u32>) -> usize {
+    asked.map_or_else(
+        || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        |jobs| jobs as usize,
+    )
+}
+
+fn list(args: &SimListArgs) -> Result<Code, Exit> {
+    for name in reproduce::names() {
+        let experiment = reproduce::find(name).map_err(usage)?;
+        let runs = experiment.scenarios.iter().map(|(_, file)| file.runs()).sum();
+        sim::listed(&experiment, runs, args.json);
+    }
+    Ok(Code::DONE)
+}
+
+fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
+    let mut ok = true;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => reproduce::names().into_iter().map(str::to_owned).collect(),
+    };
+    let experiments: Result<Vec<_>, _> = names.iter().map(|name| reproduce::find(name)).collect();
+    for experiment in experiments.map_err(usage)? {
+        if args.quick && !experiment.quick {
+            continue;
+        }
+        ok &= one(&experiment, args)?;
+    }
+    Ok(if ok { Code::DONE } else { DIFFERS })
+}
+
+fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
+    let runs = experiment.scenarios.iter().map(|(_, file)| file.runs()).sum();
+    let bar = sim::bar(runs, &experiment.name);
+    let mut told = |row: &packtrain_sim::results::RunRow| {
+        if args.json {
+            sim::row(row);
+        }
+        bar.inc(1);
+    };
+    let result = reproduce::reproduce(experiment, jobs(args.jobs), &mut told);
+    bar.finish_and_clear();
+    let result = result.map_err(|error: ExperimentError| usage(error))?;
+    if let Some(dir) = &args.out {
+        let path = dir.join("expected.csv");
+        std::fs::write(&path, result.expected(experiment))
+            .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
+        let figure = result.figure(experiment);
+        figure.write(&dir.join("plot.svg")).map_err(unwritable)?;
+    }
+    sim::reproduced(&result, &result.changed(experiment), args);
+    Ok(result.ok)
+}
+
+fn bench(args: &SimBenchArgs) -> Result<Code, Exit> {
+    let wanted = args.case.as_deref().unwrap_or_default();
+    let cases: Vec<_> = bench::CASES.iter().filter(|case| case.name.contains(wanted)).collect();
+    if cases.is_empty() {
+        let known: Vec<_> = bench::CASES.iter().map(|case| case.name).collect();
+        return Err(usage(format!("no case is called `{wanted}`: known are {}", known.join(", "))));
+    }
+    // The only clock that the command has is that of its progress bars.
+    let bar = indicatif::ProgressBar::hidden();
+    let clock = || Duration::from(bar.elapsed());
+    let mut all = Vec::new();
+    for case in cases {
+        let found = bench::bench(case, &clock).map_err(usage)?;
+        sim::benched(case.title, &found, args.json);
+        all.push(found);
+    }
+    if args.json {
+        sim::bench_done(&all);
+    }
+    Ok(Code::DONE)
+}
+
+/// Whether a plot can be written under this name; asked before the work is done.
+fn plot_name(path: Option<&std::path::Path>) -> Result<(), Exit> {
+    path.map_or(Ok(()), |path| plot::check_name(path).map_err(usage))
+}

@@ -1,0 +1,198 @@
+//! What `sim` tells.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use packtrain_sim::bench::Bench;
+use packtrain_sim::file::ScenarioFile;
+use packtrain_sim::reproduce::{Experiment, Reproduced};
+use packtrain_sim::results::{FlowRow, RunRow};
+use packtrain_units::DataRate;
+use serde::Serialize;
+
+use super::{clean, json_line, line};
+use crate::args::SimReproduceArgs;
+use crate::exit::complain;
+
+#[derive(Serialize)]
+struct Done<'a> {
+    #[serde(flatten)]
+    row: &'a RunRow,
+    ok: bool,
+}
+
+#[derive(Serialize)]
+struct SweepDone<'a> {
+    event: &'static str,
+    ok: bool,
+    runs: usize,
+    trace_hash: &'a str,
+    flows: &'a [FlowRow],
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    event: &'static str,
+    ok: bool,
+    exit_code: u8,
+    error: &'a str,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    event: &'static str,
+    name: &'a str,
+    title: &'a str,
+    quick: bool,
+    runs: u64,
+}
+
+#[derive(Serialize)]
+struct BenchDone<'a> {
+    event: &'static str,
+    ok: bool,
+    cases: &'a [Bench],
+}
+
+/// A bar on a terminal's stderr, nothing elsewhere.
+pub(crate) fn bar(length: u64, name: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length.max(1)), ProgressDrawTarget::stderr_with_hz(5));
+    if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:40} {percent} %  {eta} left") {
+        bar.set_style(style);
+    }
+    bar.set_prefix(clean(name));
+    bar
+}
+
+/// One JSON object.
+pub(crate) fn row(row: &impl Serialize) {
+    json_line(row);
+}
+
+/// The last line of a single run.
+pub(crate) fn done(row: &RunRow) {
+    json_line(&Done { row, ok: true });
+}
+
+/// The last line of a sweep.
+pub(crate) fn sweep_done(runs: usize, trace_hash: &str, flows: &[FlowRow]) {
+    json_line(&SweepDone { event: "done", ok: true, runs, trace_hash, flows });
+}
+
+/// The last line of what did not happen.
+pub(crate) fn failed(error: &str, exit_code: u8) {
+    json_line(&Failed { event: "done", ok: false, exit_code, error });
+}
+
+/// A run for people.
+pub(crate) fn table(title: &str, run: &RunRow) {
+    line(&format!("{}  ({} s, seed {}, trace {})\n", clean(title), run.seconds, run.seed, run.trace_hash));
+    let width = run.flows.iter().map(|flow| flow.name.chars().count()).max().unwrap_or(4).max(4);
+    line(&format!(
+        "{:<width$}  {:<12} {:>14} {:>14} {:>7} {:>10} {:>10} {:>9}",
+        "flow", "cc", "goodput", "sent again", "losses", "queue mean", "queue p99", "rtt"
+    ));
+    for flow in &run.flows {
+        line(&format!("{:<width$}  {}", flow.name, flow_cells(flow)));
+    }
+    let width = run.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(4).max(4);
+    line(&format!("\n{:<width$}  {:>8} {:>12} {:>10}", "link", "used", "packets", "dropped"));
+    for link in &run.links {
+        let dropped = link.dropped;
+        let dropped = dropped.overflow + dropped.early + dropped.random + dropped.other;
+        let (name, used) = (&link.name, link.utilisation * 100.0);
+        line(&format!("{name:<width$}  {used:>6.1} % {:>12} {dropped:>10}", link.offered_packets));
+    }
+}
+
+fn flow_cells(flow: &FlowRow) -> String {
+    let mut text = format!(
+        "{:<12} {:>14} {:>14} {:>7} {:>7.2} ms {:>7.2} ms {:>6.1} ms",
+        flow.cc,
+        DataRate::from_bps(flow.goodput_bps).to_string(),
+        packtrain_units::ByteCount(flow.retransmitted_bytes).to_string(),
+        flow.loss_events,
+        flow.queueing_delay_mean_ms,
+        flow.queueing_delay_p99_ms,
+        flow.rtt_mean_ms,
+    );
+    if let Some(seconds) = flow.completed_seconds {
+        text.push_str(&format!("  done in {seconds:.3} s"));
+    }
+    if let (Some(count), Some(mean)) = (flow.connections_completed, flow.connection_mean_ms) {
+        text.push_str(&format!("  {count} done, {mean:.1} ms each"));
+    }
+    text
+}
+
+/// What the lines of a sweep tell.
+pub(crate) fn sweep_heading(file: &ScenarioFile) {
+    let axes: Vec<_> = file.axes().map(clean).collect();
+    line(&format!("{} runs over {}", file.runs(), axes.join(" and ")));
+}
+
+/// A run of a sweep for people.
+pub(crate) fn sweep_row(run: &RunRow) {
+    let settings: Vec<_> = run.settings.iter().map(|s| clean(&s.value)).collect();
+    for flow in &run.flows {
+        let what = format!("{:>5}  {}", run.run, settings.join("  "));
+        line(&format!("{what:<40} {:<10} {}", flow.name, flow_cells(flow)));
+    }
+}
+
+/// An experiment that there is.
+pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
+    let (name, title, quick) = (&experiment.name, &experiment.title, experiment.quick);
+    if json {
+        json_line(&Listed { event: "experiment", name, title, quick, runs });
+    } else {
+        let time = if quick { "quick" } else { "long" };
+        line(&format!("{name:<20} {runs:>5} runs  {time:<6} {title}"));
+    }
+}
+
+/// What came of an experiment.
+pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimReproduceArgs) {
+    if !changed.is_empty() && args.out.is_none() {
+        complain(&format!(
+            "{}: {} of {} numbers are not those of expected.csv, such as {}",
+            result.name,
+            changed.len(),
+            result.rows.len(),
+            changed[0]
+        ));
+    }
+    if args.json {
+        json_line(result);
+        return;
+    }
+    let width = result.rows.iter().map(|row| row.key.chars().count()).max().unwrap_or(3).max(3);
+    line(&format!("{}\n{:<width$}  {:>12} {:>12} {:>12}", result.name, "key", "paper", "ours", "tolerance"));
+    for row in &result.rows {
+        let ours = row.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.4}"));
+        let mark = if row.ok() { "" } else { "  <- outside" };
+        let (key, paper, tolerance) = (&row.key, row.paper, row.tolerance);
+        line(&format!("{key:<width$}  {paper:>12.4} {ours:>12} {tolerance:>12.4}{mark}"));
+    }
+    let good = result.rows.iter().filter(|row| row.ok()).count();
+    line(&format!("{good} of {} within tolerance\n", result.rows.len()));
+}
+
+/// A case of the bench.
+pub(crate) fn benched(title: &str, bench: &Bench, json: bool) {
+    if json {
+        json_line(bench);
+        return;
+    }
+    line(&format!(
+        "{:<14} {:>8.2} M packets/s {:>8.2} virtual s/s  ({} s in {:.2} s)  {title}",
+        bench.name,
+        bench.packets_per_second / 1e6,
+        bench.virtual_seconds_per_second,
+        bench.virtual_seconds,
+        bench.seconds,
+    ));
+}
+
+/// The last line of the bench.
+pub(crate) fn bench_done(cases: &[Bench]) {
+    json_line(&BenchDone { event: "done", ok: true, cases });
+}

@@ -1,0 +1,235 @@
+//! The emulation's own process: sets up while it has one thread, runs the engine in a second,
+//! looks after the programs, and leaves nothing behind.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use packtrain_io::clock;
+use packtrain_units::{ByteCount, Duration};
+use rustix::event::EventfdFlags;
+
+use crate::channel::{Channel, Reply, Request, wait};
+use crate::door::Door;
+use crate::engine::{Counts, Engine};
+use crate::error::{EmuError, Tried};
+use crate::hosts::{self, DeviceKind, Host, Wishes};
+use crate::namespace::{self, Away};
+use crate::parent::VARIABLE;
+use crate::programs::{Environment, Programs};
+use crate::summary;
+use crate::sys::{self, Signals};
+use crate::topology::Topology;
+
+/// How long the far program may take until something listens there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An emulation to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The network.
+    pub topology: Topology,
+    /// No super-packets: each packet passes alone, at its own time.
+    pub per_packet: bool,
+    /// What joins hosts and links; none: a TUN device where one can be opened.
+    pub device: Option<DeviceKind>,
+    /// Make TCP's buffers in the hosts hold at least this, if they would hold less.
+    pub buffers: Option<ByteCount>,
+    /// Keep a capture, arrivals and drops in files that begin so.
+    pub record: Option<PathBuf>,
+    /// The program, and its arguments.
+    pub command: Vec<OsString>,
+    /// The host on which it runs.
+    pub on: String,
+    /// Command lines for a shell on other hosts, started before and killed at the end.
+    pub others: Vec<(String, String)>,
+}
+
+/// The emulation's process, before it has set up anything.
+#[derive(Debug)]
+pub struct Child {
+    channel: Channel,
+    caller: u32,
+    payload: String,
+}
+
+/// This process as an emulation's, if [`crate::supervise`] started it.
+///
+/// # Errors
+///
+/// When it seems so but is not true.
+pub fn child() -> Result<Option<Child>, EmuError> {
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    let stray = || EmuError::Died(format!("{VARIABLE} is set, but nobody is there"));
+    let fd = sys::inherit(number.ok_or_else(stray)?).map_err(|_| stray())?;
+    let mut channel = Channel::new(UnixStream::from(fd));
+    match channel.receive() {
+        Some(Request::Hello { pid, payload }) => {
+            Ok(Some(Child { channel, caller: pid, payload }))
+        }
+        _ => Err(stray()),
+    }
+}
+
+impl Child {
+    /// What the caller gave [`crate::supervise`].
+    pub fn payload(&self) -> &str {
+        &self.payload
+    }
+
+    /// Runs an emulation and tells the caller how it went. This process must have one thread.
+    pub fn run(mut self, plan: &Plan) {
+        let reply = match self.emulate(plan) {
+            Ok(reply) => reply,
+            Err(error) => Reply::Failed(error.into()),
+        };
+        self.channel.send(&reply);
+    }
+
+    fn emulate(&mut self, plan: &Plan) -> Result<Reply, EmuError> {
+        plan.topology.check()?;
+        let on = find(&plan.topology, &plan.on)?;
+        for (host, _) in &plan.others {
+            find(&plan.topology, host)?;
+        }
+        let signals = Signals::block(&[
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGCHLD,
+        ])
+        .tried("signals")?;
+        rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).tried("prctl")?;
+        // Its address belongs to the namespace in which callers look for it.
+        let door = Door::open(self.caller)?;
+        let away = namespace::leave()?;
+        let wishes =
+            Wishes { kind: plan.device, per_packet: plan.per_packet, buffers: plan.buffers };
+        let (mut hosts, devices, kind) = hosts::make(&plan.topology, &away, wishes)?;
+        let environment = Environment::new(&plan.topology);
+        let runner = Runner::start(plan, devices)?;
+        let mut programs = Programs::new(environment, away.user.is_some());
+        let code = self.look_after(plan, on, &hosts, &away, &signals, &door, &mut programs);
+        programs.end_all();
+        let counts = runner.stop();
+        let code = code?;
+        let report = summary::report(plan, kind, &mut hosts, counts?);
+        Ok(Reply::Ended { code, report: Box::new(report) })
+    }
+
+    /// Starts the programs and waits for the one that counts.
+    #[allow(clippy::too_many_arguments)]
+    fn look_after(
+        &mut self,
+        plan: &Plan,
+        on: usize,
+        hosts: &[Host],
+        away: &Away,
+        signals: &Signals,
+        door: &Door,
+        programs: &mut Programs,
+    ) -> Result<i32, EmuError> {
+        let host = |node| hosts.iter().find(|host: &&Host| host.node == node);
+        let mut before = Vec::new();
+        for (name, line) in &plan.others {
+            let node = find(&plan.topology, name)?;
+            if let Some(host) = host(node) {
+                before.push(programs.background(host, line)?);
+            }
+        }
+        await_listeners(programs, &before);
+        let host = host(on).ok_or_else(|| unknown(&plan.topology, &plan.on))?;
+        programs.foreground(host, &plan.command)?;
+        loop {
+            if let Some(code) = programs.reap() {
+                return Ok(code);
+            }
+            let [told, signalled, knocked] =
+                wait([self.channel.as_fd(), signals.fd.as_fd(), door.as_fd()], None);
+            while signalled && signals.next().is_some() {}
+            if told {
+                match self.channel.receive() {
+                    Some(Request::Signal(number)) => programs.signal(number),
+                    Some(Request::Hello { .. }) => {}
+                    // The caller is dead: so is everything here.
+                    None => return Ok(128 + libc::SIGKILL),
+                }
+            }
+            if knocked {
+                door.answer(hosts, away, programs.environment());
+            }
+        }
+    }
+}
+
+/// Waits until something listens on every host where a program was started for others to reach,
+/// or the program has ended, or patience has.
+fn await_listeners(programs: &mut Programs, started: &[u32]) {
+    let start = clock::now();
+    while clock::now().since(start) < PATIENCE {
+        programs.reap();
+        if started.iter().all(|pid| programs.is_ready(*pid)) {
+            return;
+        }
+        wait([], Some(5));
+    }
+}
+
+fn find(topology: &Topology, name: &str) -> Result<usize, EmuError> {
+    topology.host(name).ok_or_else(|| unknown(topology, name))
+}
+
+fn unknown(topology: &Topology, name: &str) -> EmuError {
+    let names: Vec<&str> = topology.hosts().map(|h| topology.nodes[h].name.as_str()).collect();
+    EmuError::Topology(format!("there is no host {name:?}; there are {}", names.join(", ")))
+}
+
+/// The engine's thread.
+struct Runner {
+    stop: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
+    thread: JoinHandle<Result<Counts, EmuError>>,
+}
+
+impl Runner {
+    fn start(plan: &Plan, devices: Vec<Option<crate::device::Device>>) -> Result<Self, EmuError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(rustix::event::eventfd(0, flags).tried("eventfd")?);
+        let (topology, record) = (plan.topology.clone(), plan.record.clone());
+        let (stopped, woken) = (Arc::clone(&stop), Arc::clone(&wake));
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = move || {
+            let engine = Engine::new(&topology, devices, record.as_deref());
+            let engine = match engine {
+                Ok(engine) => engine,
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                    return Err(EmuError::Died("it never started".to_owned()));
+                }
+            };
+            let _ = tell.send(Ok(()));
+            Ok(engine.run(&stopped, &woken))
+        };
+        let thread =
+            std::thread::Builder::new().name("emulator".into()).spawn(work).tried("a thread")?;
+        match told.recv() {
+            Ok(Ok(())) => Ok(Self { stop, wake, thread }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(EmuError::Died("its thread".to_owned())),
+        }
+    }
+
+    fn stop(self) -> Result<Counts, EmuError> {
+        self.stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        self.thread.join().unwrap_or_else(|_| Err(EmuError::Died("its thread".to_owned())))
+    }
+}
+

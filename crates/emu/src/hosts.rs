@@ -1,0 +1,172 @@
+//! Hosts: a namespace each, with a device, an address, and the ways to all the others.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use packtrain_units::ByteCount;
+
+use crate::device::Device;
+use crate::error::{EmuError, Tried};
+use crate::namespace::{self, Away};
+use crate::netlink::Netlink;
+use crate::sys;
+use crate::topology::Topology;
+
+/// Name of every host's device.
+pub(crate) const DEVICE: &str = "wan0";
+/// Packets that wait in the kernel until the emulator reads them: enough for its worst sleep.
+const QUEUE: u32 = 20_000;
+
+/// What joins a host with the links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A TUN device.
+    Tun,
+    /// A pair of Ethernet devices with a packet socket at one end.
+    Packet,
+}
+
+impl DeviceKind {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tun => "tun",
+            Self::Packet => "packet",
+        }
+    }
+}
+
+/// A host.
+pub(crate) struct Host {
+    /// Its index among the nodes.
+    pub(crate) node: usize,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its address.
+    pub(crate) address: Ipv4Addr,
+    /// Its network namespace.
+    pub(crate) namespace: OwnedFd,
+    /// To ask about its devices.
+    netlink: Netlink,
+    /// The packet socket, to ask what it lost.
+    socket: Option<OwnedFd>,
+}
+
+/// How hosts are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// What joins them, or what works.
+    pub(crate) kind: Option<DeviceKind>,
+    /// No super-packets.
+    pub(crate) per_packet: bool,
+    /// The most that TCP's buffers must hold, if they are to be made larger.
+    pub(crate) buffers: Option<ByteCount>,
+}
+
+/// Makes all hosts of a network, and gives the device of each node. The caller has one thread,
+/// and is back in `away.net` afterwards.
+pub(crate) fn make(
+    topology: &Topology,
+    away: &Away,
+    wishes: Wishes,
+) -> Result<(Vec<Host>, Vec<Option<Device>>, DeviceKind), EmuError> {
+    let kind = wishes.kind.unwrap_or_else(|| {
+        let open = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+        if open.is_ok() { DeviceKind::Tun } else { DeviceKind::Packet }
+    });
+    let mut pairs = Netlink::open().tried("netlink")?;
+    let mut hosts = Vec::new();
+    let mut devices: Vec<Option<Device>> = topology.nodes.iter().map(|_| None).collect();
+    for node in topology.hosts() {
+        let namespace = namespace::another()?;
+        let mut netlink = Netlink::open().tried("netlink")?;
+        let address = topology.address(node).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let number = address.octets()[3];
+        let mut socket = None;
+        let device = match kind {
+            DeviceKind::Tun => {
+                Device::tun(sys::tun(DEVICE, !wishes.per_packet).tried("/dev/net/tun")?)
+            }
+            DeviceKind::Packet => {
+                let (inner, outer) = ([2, 0x70, 0x74, 0, 0, number], [2, 0x70, 0x74, 0, 1, number]);
+                let name = format!("wan{number}");
+                pairs
+                    .veth((&name, outer), (DEVICE, inner), namespace.as_raw_fd())
+                    .tried("a pair of devices")?;
+                namespace::enter(&away.net)?;
+                let index = pairs.index(&name).tried("a device")?;
+                pairs.ready(index, ByteCount(65_535), QUEUE).tried("a device")?;
+                let fd = sys::packet_socket(index).tried("a packet socket")?;
+                socket = Some(fd.try_clone().tried("a packet socket")?);
+                namespace::enter(&namespace)?;
+                Device::packet(fd, outer, inner)
+            }
+        };
+        devices[node] = Some(device);
+        let segments = (kind == DeviceKind::Packet && wishes.per_packet).then_some(1);
+        connect(topology, node, &mut netlink, segments).tried("addresses and routes")?;
+        if let Some(room) = wishes.buffers {
+            enlarge(room);
+        }
+        let name = topology.nodes[node].name.clone();
+        hosts.push(Host { node, name, address, namespace, netlink, socket });
+    }
+    namespace::enter(&away.net)?;
+    Ok((hosts, devices, kind))
+}
+
+impl Host {
+    /// Packets that its device lost because nobody took them in time.
+    pub(crate) fn device_drops(&mut self) -> u64 {
+        let counts = self.netlink.counts(DEVICE).unwrap_or_default();
+        let socket = self.socket.as_ref().map_or(0, sys::packet_drops);
+        counts.sent_dropped + counts.received_dropped + socket
+    }
+}
+
+/// Gives a host its address and the ways to all the others.
+fn connect(
+    topology: &Topology,
+    node: usize,
+    netlink: &mut Netlink,
+    segments: Option<u32>,
+) -> std::io::Result<()> {
+    let loopback = netlink.index("lo")?;
+    netlink.up(loopback)?;
+    let index = netlink.index(DEVICE)?;
+    let others = topology.hosts().filter(|other| *other != node);
+    let ways: Vec<_> = others
+        .filter_map(|other| Some((topology.address(other)?, topology.path_mtu(node, other)?)))
+        .collect();
+    let mtu = ways.iter().map(|(_, mtu)| *mtu).max().unwrap_or(ByteCount(1_500));
+    // TUN devices carry at most 65,521 bytes.
+    let mtu = mtu.clamp(ByteCount(68), ByteCount(65_521));
+    if let Some(segments) = segments {
+        netlink.most_segments(index, segments)?;
+    }
+    netlink.ready(index, mtu, QUEUE)?;
+    if let Some(own) = topology.address(node) {
+        netlink.address(index, own, 24)?;
+    }
+    for (address, way) in ways {
+        if way < mtu {
+            netlink.route(address, index, way)?;
+        }
+    }
+    Ok(())
+}
+
+/// Raises the limits of TCP's buffers in the caller's namespace so that they hold `room`. Where
+/// the system does not allow it, programs get what they would get anyway.
+fn enlarge(room: ByteCount) {
+    for name in ["tcp_rmem", "tcp_wmem"] {
+        let path = format!("/proc/sys/net/ipv4/{name}");
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let values: Vec<u64> = text.split_whitespace().filter_map(|v| v.parse().ok()).collect();
+        if let [least, usual, most] = values[..] {
+            let most = most.max(room.get().min(i32::MAX as u64));
+            let _ = fs::write(&path, format!("{least} {usual} {most}"));
+        }
+    }
+}

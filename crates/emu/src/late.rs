@@ -1,0 +1,105 @@
+//! How far deliveries are from the times that the links gave them.
+
+use packtrain_units::Duration;
+
+/// Steps of each power of two: an answer is at most 1/16 too large.
+const STEPS: u64 = 16;
+
+/// A histogram of durations, fine where they are small.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    buckets: Vec<u64>,
+    count: u64,
+    sum: u128,
+    most: u64,
+}
+
+impl Late {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { buckets: vec![0; 64 * STEPS as usize], count: 0, sum: 0, most: 0 }
+    }
+
+    /// So many were so late.
+    pub(crate) fn add(&mut self, late: Duration, count: u64) {
+        let nanos = late.as_nanos();
+        self.buckets[bucket(nanos)] += count;
+        self.count += count;
+        self.sum += u128::from(nanos) * u128::from(count);
+        self.most = self.most.max(nanos);
+    }
+
+    /// The mean.
+    pub(crate) fn mean(&self) -> Duration {
+        Duration::from_nanos((self.sum / u128::from(self.count.max(1))) as u64)
+    }
+
+    /// The largest.
+    pub(crate) fn most(&self) -> Duration {
+        Duration::from_nanos(self.most)
+    }
+
+    /// What this share of all is not above.
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
+        let rank = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (i, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank && seen > 0 {
+                return Duration::from_nanos(top(i as u64).min(self.most));
+            }
+        }
+        Duration::ZERO
+    }
+}
+
+/// Below `2 * STEPS` a bucket each, above that `STEPS` for each power of two.
+fn bucket(nanos: u64) -> usize {
+    if nanos < 2 * STEPS {
+        return nanos as usize;
+    }
+    let power = u64::from(nanos.ilog2());
+    let shift = power - u64::from(STEPS.ilog2());
+    (shift * STEPS + (nanos >> shift)) as usize
+}
+
+/// The largest value of a bucket.
+fn top(bucket: u64) -> u64 {
+    if bucket < 2 * STEPS {
+        return bucket;
+    }
+    let shift = bucket / STEPS - 1;
+    let base = bucket - shift * STEPS;
+    ((base + 1) << shift).wrapping_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_hold_what_they_say() {
+        let mut values: Vec<u64> = (0..200).collect();
+        values.extend((0..64).flat_map(|p| [(1_u64 << p) - 1, 1 << p, (1 << p) + (1 << p) / 3]));
+        values.push(u64::MAX);
+        for value in values {
+            let b = bucket(value);
+            assert!(b < 64 * STEPS as usize, "{value}");
+            assert!(top(b as u64) >= value, "{value}: top {}", top(b as u64));
+            assert!(b == 0 || top(b as u64 - 1) < value, "{value}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_close() {
+        let mut late = Late::new();
+        for i in 1..=1_000 {
+            late.add(Duration::from_nanos(i * 1_000), 1);
+        }
+        assert_eq!(late.mean().as_nanos(), 500_500);
+        let p99 = late.quantile(0.99).as_nanos() as f64;
+        assert!((p99 / 990_000.0 - 1.0).abs() < 0.07, "{p99}");
+        assert_eq!(late.most().as_nanos(), 1_000_000);
+        assert_eq!(Late::new().quantile(0.99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory for packets, used again and again.
+//!
+//! What a read will give is not known before, so every read is into four parts of growing size,
+//! and keeps those that it filled: a small packet holds little memory, a super-packet is never
+//! copied.
+
+use std::io::{IoSlice, IoSliceMut};
+
+/// Sizes of the parts. The first holds all headers: 10 for virtio, 14 for Ethernet, up to 120 for
+/// IP and TCP. All together hold the largest packet, 65,535 bytes, with these.
+const SIZES: [usize; 4] = [256, 1_792, 14_336, 49_408];
+/// Spare parts kept of each size; more go back to the system.
+const SPARE: [usize; 4] = [8_192, 8_192, 512, 512];
+
+/// Some memory with a packet in it.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    parts: [Option<Box<[u8]>>; 4],
+    len: usize,
+}
+
+impl Parts {
+    /// The beginning of the packet: all its headers.
+    pub(crate) fn head(&self) -> &[u8] {
+        let head = self.parts[0].as_deref().unwrap_or_default();
+        &head[..self.len.min(head.len())]
+    }
+
+    /// The bytes from `from` to `to`, in at most as many slices as there are parts.
+    pub(crate) fn slices(&self, from: usize, to: usize) -> impl Iterator<Item = IoSlice<'_>> {
+        let mut start = 0;
+        self.parts.iter().zip(SIZES).filter_map(move |(part, size)| {
+            let (a, b) = (from.max(start) - start, to.min(start + size).saturating_sub(start));
+            start += size;
+            let part = part.as_deref()?;
+            (a < b).then(|| IoSlice::new(&part[a..b]))
+        })
+    }
+}
+
+/// Where parts come from and go back to.
+#[derive(Debug)]
+pub(crate) struct Store {
+    spare: [Vec<Box<[u8]>>; 4],
+    next: [Box<[u8]>; 4],
+}
+
+impl Store {
+    /// An empty store.
+    pub(crate) fn new() -> Self {
+        Self { spare: Default::default(), next: SIZES.map(new_part) }
+    }
+
+    /// Memory for the next read, as large as the largest packet.
+    pub(crate) fn room(&mut self) -> [IoSliceMut<'_>; 4] {
+        self.next.each_mut().map(|part| IoSliceMut::new(part))
+    }
+
+    /// The first part of that memory.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.next[0]
+    }
+
+    /// Takes the first `len` bytes of that memory as a packet.
+    pub(crate) fn take(&mut self, len: usize) -> Parts {
+        let mut parts = Parts { parts: Default::default(), len };
+        let mut start = 0;
+        for (i, size) in SIZES.iter().enumerate() {
+            if start < len {
+                let fresh = self.spare[i].pop().unwrap_or_else(|| new_part(*size));
+                parts.parts[i] = Some(std::mem::replace(&mut self.next[i], fresh));
+            }
+            start += size;
+        }
+        parts
+    }
+
+    /// Takes memory back.
+    pub(crate) fn give_back(&mut self, parts: Parts) {
+        for (i, part) in parts.parts.into_iter().enumerate() {
+            if let (Some(part), true) = (part, self.spare[i].len() < SPARE[i]) {
+                self.spare[i].push(part);
+            }
+        }
+    }
+}
+
+fn new_part(size: usize) -> Box<[u8]> {
+    vec![0; size].into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_keeps_the_parts_it_fills() {
+        let mut store = Store::new();
+        for part in &mut store.room() {
+            part.fill(7);
+        }
+        let parts = store.take(300);
+        assert!(parts.parts[1].is_some() && parts.parts[2].is_none());
+        assert_eq!(parts.head().len(), 256);
+        assert_eq!(parts.slices(250, 300).map(|s| s.len()).collect::<Vec<_>>(), [6, 44]);
+        store.give_back(parts);
+        assert_eq!(store.spare[0].len(), 1);
+        assert!(store.take(65_792).parts.iter().all(Option::is_some));
+    }
+}
