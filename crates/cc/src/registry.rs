@@ -106,6 +106,7 @@ pub fn build_with(
             Ok(Box::new(Fixed::new(rate, config.mtu)))
         }
         ("reno", None) => Ok(Box::new(Reno::new(config, start))),
+        ("reno", Some("acks")) => Ok(Box::new(Reno::by_acks(config, start))),
         ("cubic", None) => Ok(Box::new(Cubic::new(config, start))),
         ("cubic", Some("rfc")) => Ok(Box::new(Cubic::literal(config, start))),
         ("cubic", Some("no-hystart")) => Ok(Box::new(Cubic::without_hystart(config, start))),

@@ -2,7 +2,8 @@
 //!
 //! In slow start each acknowledged packet adds one, whatever number of acknowledgements told of
 //! it, as Linux counts; RFC 3465's limit of two a message would starve a feedback that reports
-//! many packets at once. With one acknowledgement a packet this is what ns-2 does.
+//! many packets at once. With one acknowledgement a packet this is what ns-2 does. `reno:acks` counts
+//! acknowledgements instead, as TCP did before and as the law of Mathis et al. supposes.
 
 use packtrain_units::{ByteCount, DataRate};
 
@@ -17,12 +18,19 @@ pub(crate) const HALF: f64 = 0.5;
 #[derive(Debug)]
 pub struct Reno {
     window: Window,
+    /// Whether an acknowledgement counts as one packet, however many it tells of.
+    by_acks: bool,
 }
 
 impl Reno {
     /// A controller in its first round.
     pub fn new(config: &ControllerConfig, start: &Start) -> Self {
-        Self { window: Window::new(config, start) }
+        Self { window: Window::new(config, start), by_acks: false }
+    }
+
+    /// One that counts acknowledgements, not bytes: for a feedback with a call for each.
+    pub fn by_acks(config: &ControllerConfig, start: &Start) -> Self {
+        Self { by_acks: true, ..Self::new(config, start) }
     }
 }
 
@@ -48,6 +56,7 @@ impl CongestionController for Reno {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         match self.window.on_feedback(feedback) {
             Ask::Hold | Ask::Unused => {}
+            Ask::Grow(_) if self.by_acks => grow(&mut self.window, 1.0),
             Ask::Grow(acked) => grow(&mut self.window, acked),
             Ask::Cut => self.window.cut(HALF),
             Ask::Collapse => self.window.collapse(HALF),

@@ -7,6 +7,8 @@ use crate::native::verdict::Cause;
 
 /// Rounds of a rising queue and a falling window that show a competitor.
 const PRESSED: u32 = 5;
+/// Rounds over which a trend shows.
+const TREND: usize = 6;
 /// Bytes of the packets that CUBIC counts in.
 const UNIT: f64 = 1448.0;
 /// An empty queue in this many of the last eight rounds ends the competition.
@@ -16,7 +18,8 @@ const EMPTY: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Compete {
     pressed: u32,
-    before: (f64, f64),
+    /// Queue and window of the last rounds, newest first.
+    past: [(f64, f64); TREND],
     cubic: Option<Cubic>,
     /// The last eight rounds: a one for each with an empty queue.
     empty: u8,
@@ -46,12 +49,14 @@ impl Compete {
             }
             return;
         }
-        let (queue, window) = self.before;
-        let pressed = round.queue > queue && round.queue > 2e-3 && cruising < window;
+        let (queue, window) = self.past[TREND - 1];
+        let pressed = round.queue > queue && round.queue > 2e-3 && cruising < 0.98 * window;
         self.pressed = if pressed { self.pressed + 1 } else { 0 };
-        self.before = (round.queue, cruising);
+        self.past.rotate_right(1);
+        self.past[0] = (round.queue, cruising);
         if self.pressed >= PRESSED {
-            let window = cruising / UNIT;
+            // What it had before it was pressed.
+            let window = self.past.iter().fold(cruising, |most, p| most.max(p.1)) / UNIT;
             let deaf_until = round.at;
             self.cubic = Some(Cubic { window, w_max: window, epoch: round.at, deaf_until });
             self.empty = 0;
@@ -85,19 +90,31 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_swings_does_not_start_it() {
+        let mut compete = Compete::default();
+        for i in 0..400u32 {
+            let swing = (f64::from(i) / 4.0).sin();
+            let window = 1e6 + 1e5 * swing;
+            compete.on_round(&round(f64::from(i), 3e-3 + 1e-3 * swing), Cause::None, window);
+        }
+        assert_eq!(compete.window(), None, "our own window moves it");
+    }
+
+    #[test]
     fn a_filled_queue_starts_it_and_an_empty_one_ends_it() {
         let mut compete = Compete::default();
-        for i in 1..8u32 {
-            let i = f64::from(i);
-            compete.on_round(&round(i, i * 4e-3), Cause::None, 1e6 - i * 1e4);
+        // The cruising window moves every other round only.
+        for i in 1..14u32 {
+            let window = 1e6 - f64::from(i / 2) * 1e4;
+            compete.on_round(&round(f64::from(i), f64::from(i) * 4e-3), Cause::None, window);
         }
         let before = compete.window().expect("pressed");
-        compete.on_round(&round(9.0, 0.03), Cause::Random, 1e5);
+        compete.on_round(&round(15.0, 0.03), Cause::Random, 1e5);
         assert!(compete.window().unwrap() >= before, "random loss does not reduce");
         let before = compete.window().unwrap();
-        compete.on_round(&round(10.0, 0.03), Cause::Congestion, 1e5);
+        compete.on_round(&round(16.0, 0.03), Cause::Congestion, 1e5);
         assert!(compete.window().unwrap() < before);
-        (11..13).for_each(|i| compete.on_round(&round(f64::from(i), 0.0), Cause::None, 1e5));
+        (17..19).for_each(|i| compete.on_round(&round(f64::from(i), 0.0), Cause::None, 1e5));
         assert_eq!(compete.window(), None);
     }
 }

@@ -11,6 +11,8 @@ use crate::native::verdict::Cause;
 const TARGET: f64 = 1e-3;
 /// A window this far above what is delivered would be a burst in waiting.
 const HEADROOM: f64 = 1.15;
+/// The path is taken to carry at most this many times the own rate.
+const MOST_PATH: f64 = 64.0;
 /// Growth of a window that has met no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
 const CALM_ROUNDS: u32 = 5;
@@ -58,6 +60,12 @@ impl Cruise {
         self.recent = [rate; 3];
         // What the launch overshot is still being reported lost.
         self.deaf = true;
+    }
+
+    /// Goes on, after a competition, with what is delivered.
+    pub(super) fn resume(&mut self, round: &Round) {
+        self.window = self.window.max(round.delivered * round.span());
+        self.calm = 0;
     }
 
     /// Bytes.
@@ -109,7 +117,10 @@ impl Cruise {
 
     fn steer(&mut self, round: &Round, base: f64, mtu: f64) {
         let fastest = self.fastest();
-        let capacity = round.capacity.unwrap_or(fastest).clamp(fastest, 2.0 * fastest);
+        // Half-way to what the path can: `a` in proportion to the own rate alone would make any
+        // split between flows an equilibrium, and dispersion is not to be trusted blindly.
+        let path = round.capacity.unwrap_or(fastest).clamp(fastest, MOST_PATH * fastest);
+        let capacity = (fastest * path).sqrt();
         let mut target = TARGET;
         if let Some(queue) = self.queue_at_loss {
             target = target.min(queue / 4.0);

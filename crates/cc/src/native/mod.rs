@@ -26,6 +26,8 @@ use crate::native::signals::{Round, Rounds};
 use crate::native::verdict::{Cause, Judge};
 use crate::registry::{ControllerConfig, quantum};
 
+/// Packets of a train in the launch.
+const TRAIN: f64 = 16.0;
 /// The least window, in packets.
 const LEAST_PACKETS: f64 = 4.0;
 /// Threads are late by up to this on top of the round trip and the reports: the window covers it.
@@ -119,7 +121,11 @@ impl Native {
                 self.cruise.on_round(round, verdict, self.mtu);
                 self.drain.on_round(round, self.rounds.base_seen_at());
                 if let Some(compete) = &mut self.compete {
+                    let before = compete.window();
                     compete.on_round(round, verdict, self.cruise.window());
+                    if before.is_some() && compete.window().is_none() {
+                        self.cruise.resume(round);
+                    }
                 }
             }
         }
@@ -215,7 +221,12 @@ impl CongestionController for Native {
         let rate = DataRate::from_bps((self.rate * 8.0) as u64);
         let full = quantum(rate, ByteCount(self.mtu as u64));
         let halved = if self.small_quantum { ByteCount(full.get() / 2) } else { full };
-        halved.max(ByteCount((2.0 * self.mtu) as u64))
+        let least = match &self.state {
+            // Trains long enough to show by their spread how fast the path is.
+            State::Launch(_) => TRAIN,
+            State::Cruise => 2.0,
+        };
+        halved.max(ByteCount((least * self.mtu) as u64))
     }
 
     fn state(&self) -> String {

@@ -176,6 +176,15 @@ fn a_slower_link_is_found_again() {
 }
 
 #[test]
+fn the_launch_sends_trains_that_show_the_path() {
+    let mut native = native(100.0);
+    let packets = |native: &Native| native.send_quantum().get() / 1472;
+    assert_eq!(packets(&native), 16);
+    Fluid::new(10.0, 100.0, 100.0).run(&mut native, 6.0);
+    assert_eq!((packets(&native), native.state().starts_with("cruise")), (2, true));
+}
+
+#[test]
 fn the_ceiling_holds() {
     let mut config = ControllerConfig {
         mtu: ByteCount(1472),

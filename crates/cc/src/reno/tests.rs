@@ -39,6 +39,16 @@ fn a_packet_a_round_trip_after_slow_start() {
 }
 
 #[test]
+fn counting_acknowledgements_a_late_one_is_one() {
+    let mut counts = [Reno::new, Reno::by_acks].map(|new| new(&config(), &Start::default()));
+    for reno in &mut counts {
+        let acked = ByteCount(2 * MSS);
+        reno.on_feedback(&Feedback { acked, largest_acked: Some(1), ..silence(Time::ZERO) });
+    }
+    assert_eq!(counts.map(|reno| reno.cwnd().get() / MSS), [12, 11]);
+}
+
+#[test]
 fn a_loss_halves_and_a_timeout_leaves_one() {
     let mut reno = Reno::new(&config(), &Start::default());
     let lost = [crate::interface::LossRange {
