@@ -9,6 +9,8 @@
 //! the edge seals and opens. What is kept is kept for a train of up to 44 packets, so the work
 //! for one packet stays constant at any loss.
 //!
+//! [`bare`] is the same core for simulators, without a codec.
+//!
 //! Peer input gives a counted drop or closes the flow with a reason. A panic means a bug.
 
 pub mod bare;
