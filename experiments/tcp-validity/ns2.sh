@@ -24,8 +24,11 @@ while IFS=, read -r key agent rate rtt queue loss seconds warm quick; do
         *) continue ;;
     esac
     case $key in *${1:-}*) ;; *) continue ;; esac
-    step=0.1
-    [ "$rtt" = 10 ] && step=0.02
+    case $key in
+        sack1-scalable*) step=0.005 ;;
+        *100mbit*) step=0.02 ;;
+        *) step=0.1 ;;
+    esac
     end=$(awk "BEGIN { print $step * 1500 }")
     ns ns2.tcl "$agent" "$rate" "$rtt" "$queue" "$loss" "$end" 1 1 \
         "curves/$(echo "$key" | tr / -).txt" "$step" > /dev/null 2>&1

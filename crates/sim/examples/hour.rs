@@ -41,12 +41,8 @@ fn scenario(cc: &str, duration: Duration, train: u32) -> Scenario {
     let node = |name: &str| NodeSpec { name: name.to_owned(), host: None };
     // 10 Gbit/s for 100 ms are 83,333 packets of 1,500 bytes.
     let config = LinkConfig::new(DataRate::from_mbps(10_000), Duration::from_millis(50), 83_333);
-    let link = |name: &str, from, to| LinkSpec {
-        name: name.to_owned(),
-        from,
-        to,
-        config: config.clone(),
-    };
+    let link =
+        |name: &str, from, to| LinkSpec { name: name.to_owned(), from, to, config: config.clone() };
     Scenario {
         name: "hour".to_owned(),
         title: "One flow over a long fat link.".to_owned(),

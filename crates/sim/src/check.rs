@@ -101,12 +101,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_flow(
-        &self,
-        flow: &FlowSpec,
-        routes: &Routes,
-        at: &dyn Fn(&str) -> String,
-    ) -> Checked {
+    fn check_flow(&self, flow: &FlowSpec, routes: &Routes, at: &dyn Fn(&str) -> String) -> Checked {
         let nodes = self.nodes.len();
         refuse(flow.from >= nodes, || at("from"), "there is no such node")?;
         refuse(flow.to >= nodes, || at("to"), "there is no such node")?;
@@ -170,7 +165,11 @@ fn check_tcp(tcp: &TcpSpec, at: &dyn Fn(&str) -> String) -> Checked {
     refuse(header == 0, || at("header"), "a packet has a header")?;
     let fits = mss.saturating_add(header) <= MOST_BYTES;
     refuse(!fits, || at("mss"), "with its header a packet has at most 65535 bytes")?;
-    refuse(tcp.bytes == Some(ByteCount::ZERO), || at("bytes"), "at least a byte, or none for ever")?;
+    refuse(
+        tcp.bytes == Some(ByteCount::ZERO),
+        || at("bytes"),
+        "at least a byte, or none for ever",
+    )?;
     let every = (1..=MOST_TRAIN).contains(&tcp.ack_every);
     refuse(!every, || at("ack_every"), "must be from 1 to 64 segments")?;
     let initial = (1..=1 << 20).contains(&tcp.initial_window);
@@ -200,5 +199,9 @@ fn check_engine(engine: &EngineSpec, at: &dyn Fn(&str) -> String) -> Checked {
     check_cc(&engine.cc, at)?;
     let mtu = (512..=MOST_BYTES).contains(&engine.mtu.get());
     refuse(!mtu, || at("mtu"), "must be from 512 to 65535 bytes")?;
-    refuse(engine.bytes == Some(ByteCount::ZERO), || at("bytes"), "at least a byte, or none for ever")
+    refuse(
+        engine.bytes == Some(ByteCount::ZERO),
+        || at("bytes"),
+        "at least a byte, or none for ever",
+    )
 }

@@ -99,7 +99,7 @@ impl ScenarioFile {
 
     /// The paths that a sweep varies.
     pub fn axes(&self) -> impl Iterator<Item = &str> {
-        self.sweep.axes.iter().map(|axis| axis.name.as_str())
+        self.sweep.axes.iter().flat_map(|axis| &axis.paths).map(String::as_str)
     }
 
     /// Runs of each combination of values.
@@ -110,11 +110,14 @@ impl ScenarioFile {
     /// What run `run` differs in.
     pub fn settings(&self, run: u64) -> Vec<Setting> {
         let (indices, _) = self.sweep.indices(run);
-        let value = |(axis, index): (&sweep::Axis, usize)| Setting {
-            path: axis.name.clone(),
-            value: axis.values[index].kind.shown(),
-        };
-        self.sweep.axes.iter().zip(indices).map(value).collect()
+        let mut settings = Vec::new();
+        for (axis, index) in self.sweep.axes.iter().zip(indices) {
+            for (at, path) in axis.paths.iter().enumerate() {
+                let value = axis.part(&axis.values[index], at).kind.shown();
+                settings.push(Setting { path: path.clone(), value });
+            }
+        }
+        settings
     }
 
     /// Run `run`, below [`runs`](Self::runs). Repetition `k` of a combination has the seed of the

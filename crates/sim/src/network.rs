@@ -4,7 +4,6 @@ use packtrain_link::{Element, Link, Pace, QueueConfig, Segments};
 use packtrain_units::{Duration, Time};
 
 use crate::ingress::Ingress;
-use crate::outcome::Recorded;
 use crate::route::{NONE, Routes, least_delay};
 use crate::spec::Scenario;
 use crate::stats::{LinkStats, Record};
@@ -106,15 +105,10 @@ impl Network {
 }
 
 impl LinkState {
-    fn offer(&mut self, pace: Pace, train: Train, most: u32, head: &mut Time) {
+    fn offer(&mut self, pace: Pace, mut train: Train, most: u32, head: &mut Time) {
         self.stats.offered += u64::from(train.count());
         if let Some(record) = &mut self.stats.record {
-            record.packets.push(Recorded {
-                offered: pace.first,
-                size: train.size,
-                flow: train.flow as usize,
-                left: None,
-            });
+            record.offered(pace.first, &mut train);
         }
         self.link.offer(pace, train, &mut self.stats);
         self.drain(most, head);
@@ -127,14 +121,11 @@ impl LinkState {
         }
     }
 
-    fn sent(&mut self, pace: Pace, train: Train, most: u32, head: &mut Time) {
+    fn sent(&mut self, pace: Pace, mut train: Train, most: u32, head: &mut Time) {
         let pace = Pace { first: pace.first + self.extra, gap: pace.gap };
         if let Some(record) = &mut self.stats.record {
-            // A second copy of a duplicated packet is none that was offered.
-            let undecided = record.packets.len() > record.open;
-            if undecided {
-                record.decide(Some(pace.first));
-            }
+            // Offered one by one, they leave one by one.
+            record.decided(&mut train, Some(pace.first));
         }
         if most == 1 && train.count() > 1 {
             let (mut rest, mut pace) = (train, pace);

@@ -125,9 +125,8 @@ pub fn reproduce(
 impl Reproduced {
     /// The paper's numbers and ours, drawn.
     pub fn figure(&self, experiment: &Experiment) -> Figure {
-        let row = |row: &Row| {
-            row.ours.map(|ours| (row.key.clone(), row.paper, ours, row.tolerance))
-        };
+        let row =
+            |row: &Row| row.ours.map(|ours| (row.key.clone(), row.paper, ours, row.tolerance));
         let rows: Vec<_> = self.rows.iter().filter_map(row).collect();
         comparison(&experiment.title, &experiment.label, &rows)
     }
@@ -157,7 +156,6 @@ impl From<RunError> for ExperimentError {
         Self::Run(Box::new(error))
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -31,10 +31,7 @@ const REPORT: u32 = 1 << 14;
 ///
 /// # Errors
 /// What [`Scenario::check`] says.
-pub fn run(
-    scenario: &Scenario,
-    progress: &mut impl FnMut(Progress),
-) -> Result<Outcome, SimError> {
+pub fn run(scenario: &Scenario, progress: &mut impl FnMut(Progress)) -> Result<Outcome, SimError> {
     scenario.check()?;
     let mut ends = Ends::default();
     for flow in 0..scenario.flows.len() {
@@ -50,7 +47,7 @@ pub fn run(
     let mut steps = 0u32;
     while let Some(at) = scheduler.step(end) {
         steps = steps.wrapping_add(1);
-        if steps % REPORT == 0 {
+        if steps.is_multiple_of(REPORT) {
             progress(Progress { at, of: scenario.duration, events: scheduler.events });
         }
     }
@@ -104,8 +101,7 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let warm = (Time::ZERO + scenario.warm_up).max(spec.start);
     let completed = sender.completed_at();
     let until = completed.unwrap_or(Time::ZERO + scenario.duration);
-    let at_links =
-        done.net.links.iter().filter_map(|link| link.stats.flows.get(index)?.as_deref());
+    let at_links = done.net.links.iter().filter_map(|link| link.stats.flows.get(index)?.as_deref());
     let longest = at_links.clone().max_by_key(|at| at.mean());
     FlowOutcome {
         name: spec.name.clone(),

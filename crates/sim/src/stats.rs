@@ -121,21 +121,35 @@ pub(crate) struct LinkStats {
     pub(crate) record: Option<Record>,
 }
 
-/// The packets of the recorded link, and which of them are undecided.
+/// The packets of the recorded link. While a packet is in the link, its index stands in the place
+/// of its connection, for nothing else tells two equal acknowledgements apart.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// All, in the order of arrival.
     pub(crate) packets: Vec<Recorded>,
-    /// Index of the first whose fate is open.
-    pub(crate) open: usize,
+    /// Their connections.
+    conns: Vec<u32>,
 }
 
 impl Record {
-    /// The fate of the packet that was offered longest ago: it leaves, or it is dropped.
-    pub(crate) fn decide(&mut self, left: Option<Time>) {
-        if let Some(packet) = self.packets.get_mut(self.open) {
-            packet.left = left;
-            self.open += 1;
+    /// A packet is offered.
+    pub(crate) fn offered(&mut self, at: Time, packet: &mut Train) {
+        self.conns.push(packet.conn);
+        packet.conn = self.packets.len() as u32;
+        self.packets.push(Recorded {
+            offered: at,
+            size: packet.size,
+            flow: packet.flow as usize,
+            left: None,
+        });
+    }
+
+    /// It leaves, or it is dropped; of a duplicated packet the first copy counts.
+    pub(crate) fn decided(&mut self, packet: &mut Train, left: Option<Time>) {
+        let index = packet.conn as usize;
+        if let (Some(recorded), Some(conn)) = (self.packets.get_mut(index), self.conns.get(index)) {
+            recorded.left = recorded.left.or(left);
+            packet.conn = *conn;
         }
     }
 }
@@ -157,7 +171,10 @@ impl LinkStats {
 }
 
 impl Observer<Train> for LinkStats {
-    fn dropped(&mut self, at: Pace, train: Train, cause: DropCause) {
+    fn dropped(&mut self, at: Pace, mut train: Train, cause: DropCause) {
+        if let Some(record) = &mut self.record {
+            record.decided(&mut train, None);
+        }
         let count = u64::from(train.count());
         let kind = match cause {
             DropCause::Overflow => 0,
@@ -166,20 +183,9 @@ impl Observer<Train> for LinkStats {
             DropCause::TooBig | DropCause::Host | DropCause::Down => 3,
         };
         self.dropped[kind] += count;
-        self.digest.train(at, &train, cause as u64 + 1);
+        self.digest.scatter(at, &train, cause as u64 + 1);
         if train.toward == Toward::Receiver {
             self.flow(train.flow).dropped += count;
-        }
-        if let Some(record) = &mut self.record {
-            match cause {
-                // A full queue turns away the newest; what it holds is still undecided.
-                DropCause::Overflow if record.open + 1 < record.packets.len() => {
-                    let newest = record.packets.pop();
-                    record.packets.insert(record.open, newest.unwrap_or(RECORDED));
-                    record.decide(None);
-                }
-                _ => record.decide(None),
-            }
         }
     }
 
@@ -192,8 +198,6 @@ impl Observer<Train> for LinkStats {
         }
     }
 }
-
-const RECORDED: Recorded = Recorded { offered: Time::ZERO, size: 0, flow: 0, left: None };
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! The digest of everything that happens.
 //!
 //! Each node folds every packet that arrives at it (time, flow, connection, direction, size,
-//! number), each link every packet it drops (with the cause), in their order; at the end the
+//! number), in their order; each link adds up every packet it drops (with the cause); at the end the
 //! nodes' and links' digests are folded in the order of the scenario, so that the digest does not
 //! depend on the order in which the simulator visits nodes. A packet is a linear term in its time
 //! and number and a digest is a polynomial of those terms modulo 2^64, hence a train of equal
@@ -46,6 +46,18 @@ impl Digest {
     /// Folds a train that passes at `pace`; `note` tells fates apart.
     pub(crate) fn train(&mut self, pace: Pace, train: &Train, note: u64) {
         self.run(pace, train, train.first, train.count(), note);
+    }
+
+    /// Adds a train packet by packet, whatever the order: a link may tell of what its queue drops
+    /// before it tells of what its wire lost.
+    pub(crate) fn scatter(&mut self, pace: Pace, train: &Train, note: u64) {
+        let step = train.step();
+        for i in 0..train.count() {
+            let mut one = Self::default();
+            let number = train.first.wrapping_add(step * u64::from(i));
+            one.run(Pace::at(pace.time(i)), train, number, 1, note);
+            self.0 = self.0.wrapping_add(one.get());
+        }
     }
 
     /// Folds the `count` packets at `pace` of which `rest` is what follows them.

@@ -2,9 +2,7 @@
 
 use std::cell::RefCell;
 
-use packtrain_units::{
-    ByteCount, DataRate, Duration, parse_bytes, parse_duration, parse_rate,
-};
+use packtrain_units::{ByteCount, DataRate, Duration, parse_bytes, parse_duration, parse_rate};
 
 use super::error::{FileError, position, suggestion};
 use super::tree::{Kind, Place, Table, Value};
@@ -275,9 +273,9 @@ impl<'a> Field<'a> {
         };
         let text = bare.trim();
         if text.starts_with('-') {
-            return Err(self.error(format!(
-                "`{text}` is below zero: write {what} such as \"{example}\""
-            )));
+            return Err(
+                self.error(format!("`{text}` is below zero: write {what} such as \"{example}\""))
+            );
         }
         let number = matches!(self.value.kind, Kind::Integer(..) | Kind::Float(..));
         if number || text.parse::<f64>().is_ok() {
@@ -312,9 +310,7 @@ impl<'a> Field<'a> {
 
     pub(super) fn table(&self, wanted: &str) -> Read<Fields<'a>> {
         match &self.value.kind {
-            Kind::Table(table) => {
-                Ok(Fields::new(self.source, table, &self.path, self.value.place))
-            }
+            Kind::Table(table) => Ok(Fields::new(self.source, table, &self.path, self.value.place)),
             _ => Err(self.wrong(wanted)),
         }
     }

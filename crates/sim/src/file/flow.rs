@@ -103,10 +103,9 @@ fn span(
     let last = stagger.as_nanos().saturating_mul(count - 1).saturating_add(start.as_nanos());
     if last >= duration.as_nanos() {
         let what = format!("the scenario ends at {duration}, before every flow started");
-        return Err(field.or_else(|| fields.get("stagger")).map_or_else(
-            || fields.error(what.clone()),
-            |field| field.error(what.clone()),
-        ));
+        return Err(field
+            .or_else(|| fields.get("stagger"))
+            .map_or_else(|| fields.error(what.clone()), |field| field.error(what.clone())));
     }
     let stop = fields.map("stop", |field| {
         let stop = field.duration()?;

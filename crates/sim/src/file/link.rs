@@ -60,9 +60,11 @@ impl<'a> Draft<'a> {
         let there = delay(&draft.fields)?;
         let Some(there) = there else {
             let example = "\"10ms\"` (one way) or `rtt = \"20ms\"";
-            return Err(draft.fields.need("delay", example).err().unwrap_or_else(|| {
-                draft.fields.error("has no delay")
-            }));
+            return Err(draft
+                .fields
+                .need("delay", example)
+                .err()
+                .unwrap_or_else(|| draft.fields.error("has no delay")));
         };
         let back = draft.reverse.as_ref().map(delay).transpose()?.flatten();
         draft.delays = [there, back.unwrap_or(there)];
@@ -110,7 +112,9 @@ impl<'a> Draft<'a> {
                 Some(field) => queue::read(&field, &room)?,
                 None => queue::default(),
             },
-            loss: self.read_at(way, "loss", loss::read)?.unwrap_or(packtrain_link::LossConfig::None),
+            loss: self
+                .read_at(way, "loss", loss::read)?
+                .unwrap_or(packtrain_link::LossConfig::None),
             jitter: self.read_at(way, "jitter", jitter)?,
             reorder: self.read_at(way, "reorder", reorder)?,
             duplicate: self.read_at(way, "duplicate", Field::probability)?.unwrap_or(0.0),

@@ -15,7 +15,8 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
     }
     let fields = field.table("a loss model")?;
     let kind = fields.need("kind", "\"independent\"")?;
-    let kinds = [("independent", 0), ("ber", 1), ("gilbert-elliott", 2), ("trace", 3)];
+    let kinds =
+        [("independent", 0), ("ber", 1), ("gilbert-elliott", 2), ("trace", 3), ("periodic", 4)];
     let loss = match kind.choice(&kinds)? {
         0 => independent(fields.need("probability", "1e-4")?.probability()?),
         1 => LossConfig::BitError(fields.need("rate", "1e-9")?.probability()?),
@@ -25,6 +26,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
             loss_good: fields.or("loss_good", 0.0, Field::probability)?,
             loss_bad: fields.or("loss_bad", 1.0, Field::probability)?,
         },
+        4 => periodic(fields.need("every", "1000")?.integer(2, LONGEST_TRACE as u64)? as usize),
         _ => {
             let fates = match (fields.get("lost"), fields.get("file")) {
                 (Some(lost), None) => trace(&lost, lost.text("ones and zeros in quotes")?)?,
@@ -52,6 +54,13 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
 
 fn independent(probability: f64) -> LossConfig {
     if probability == 0.0 { LossConfig::None } else { LossConfig::Independent(probability) }
+}
+
+/// The last of every so many packets.
+fn periodic(every: usize) -> LossConfig {
+    let mut fates = vec![false; every];
+    fates[every - 1] = true;
+    LossConfig::Trace(fates)
 }
 
 /// Ones for lost, zeros for not; blanks do not count.

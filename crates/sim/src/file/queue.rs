@@ -44,8 +44,11 @@ pub(super) fn read(field: &Field<'_>, room: &Room) -> Result<QueueConfig, FileEr
 }
 
 fn red(fields: &Fields<'_>, limit: Limit) -> Result<RedConfig, FileError> {
-    let modes =
-        [("classic", RedMode::Classic), ("gentle", RedMode::Gentle), ("adaptive", RedMode::Adaptive)];
+    let modes = [
+        ("classic", RedMode::Classic),
+        ("gentle", RedMode::Gentle),
+        ("adaptive", RedMode::Adaptive),
+    ];
     let min_threshold = fields.or("min", 5.0, |field| field.number(0.0, 1e9))?;
     let max = fields.get("max");
     let max_threshold = max.as_ref().map_or(Ok(15.0), |field| field.number(0.0, 1e9))?;
@@ -105,7 +108,8 @@ fn with_forms(mut error: FileError, text: &str) -> FileError {
 /// So many bandwidth-delay products.
 fn products(field: &Field<'_>, number: &str, room: &Room) -> Result<ByteCount, FileError> {
     let factor = number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e6).ok_or_else(|| {
-        field.error(format!("`{number}bdp` is no queue: write \"1bdp\", or \"0.5bdp\" and the like"))
+        field
+            .error(format!("`{number}bdp` is no queue: write \"1bdp\", or \"0.5bdp\" and the like"))
     })?;
     if room.rate == DataRate::MAX {
         return Err(field.error("a link without limit has no bdp: write \"1000 packets\""));

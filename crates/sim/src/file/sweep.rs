@@ -19,8 +19,8 @@ pub(super) struct Sweep {
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     /// As written.
-    pub(super) name: String,
-    paths: Vec<String>,
+    name: String,
+    pub(super) paths: Vec<String>,
     pub(super) values: Vec<Value>,
 }
 
@@ -94,17 +94,25 @@ impl Axis {
         top: &mut Table,
         value: &Value,
     ) -> Result<(), FileError> {
+        if let Kind::List(items) = &value.kind
+            && self.paths.len() > 1
+            && items.len() != self.paths.len()
+        {
+            let what = format!("has {} values for {} paths", items.len(), self.paths.len());
+            return Err(source.error(value.place, format!("sweep.{}", self.name), what));
+        }
         for (index, path) in self.paths.iter().enumerate() {
-            let value = match &value.kind {
-                Kind::List(items) if self.paths.len() > 1 => items.get(index).ok_or_else(|| {
-                    let what = format!("has {} values for {} paths", items.len(), self.paths.len());
-                    source.error(value.place, format!("sweep.{}", self.name), what)
-                })?,
-                _ => value,
-            };
-            set(source, top, path, value.clone())?;
+            set(source, top, path, self.part(value, index).clone())?;
         }
         Ok(())
+    }
+
+    /// What of a value is for path `index`: all of it, if there is one path or one value.
+    pub(super) fn part<'v>(&self, value: &'v Value, index: usize) -> &'v Value {
+        match &value.kind {
+            Kind::List(items) if self.paths.len() > 1 => items.get(index).unwrap_or(value),
+            _ => value,
+        }
     }
 }
 
@@ -148,11 +156,7 @@ pub(super) fn set(
 }
 
 /// The element of this name, or the names there are.
-fn element<'v>(
-    items: &'v mut [Value],
-    of: &str,
-    name: &str,
-) -> Result<&'v mut Value, Vec<String>> {
+fn element<'v>(items: &'v mut [Value], of: &str, name: &str) -> Result<&'v mut Value, Vec<String>> {
     let name_of = |(index, item)| named(item, of, index);
     let names: Vec<String> = items.iter().enumerate().map(name_of).collect();
     match names.iter().position(|known| known == name) {

@@ -85,7 +85,12 @@ fn wrong(from: &str, to: &str, at: &str, words: &[&str]) {
 #[test]
 fn errors_name_line_field_and_what_would_be_right() {
     for (from, to, at, words) in [
-        ("rate = \"10gbit\"", "rat = \"1gbit\"", "8:1", &["link.a-r.rate", "rate = \"100mbit\""][..]),
+        (
+            "rate = \"10gbit\"",
+            "rat = \"1gbit\"",
+            "8:1",
+            &["link.a-r.rate", "rate = \"100mbit\""][..],
+        ),
         ("queue = \"1bdp\"", "qeue = \"1bdp\"", "20:1", &["bottleneck.qeue", "mean `queue`?"]),
         ("rate = \"10gbit\"", "rate = 10", "11:8", &["a-r.rate", "\"10mbit\" or \"10MB/s\""]),
         ("rate = \"10gbit\"", "rate = \"-1gbit\"", "11:8", &["below zero", "100mbit"]),
@@ -97,7 +102,12 @@ fn errors_name_line_field_and_what_would_be_right() {
         ("loss = 1e-4", "loss = 1.5", "21:8", &["1.5 is not a probability", "from 0 to 1"]),
         ("loss = 1e-4", "loss = -0.5", "21:8", &["probability"]),
         ("to = \"b\"", "to = \"r\"", "17:6", &["where the link starts"]),
-        ("from = \"a\"\nto = \"b\"\ncc", "from = \"q\"\nto = \"b\"\ncc", "26:8", &["no link has a node `q`"]),
+        (
+            "from = \"a\"\nto = \"b\"\ncc",
+            "from = \"q\"\nto = \"b\"\ncc",
+            "26:8",
+            &["no link has a node `q`"],
+        ),
         ("cc = \"reno\"", "cc = \"renno\"", "28:6", &["mean `reno`"]),
         ("name = \"noise\"", "name = \"one-2\"", "33:8", &["a flow `one-2` already"]),
         ("name = \"bottleneck\"", "name = \"a-r\"", "14:1", &["a link `a-r` already"]),
@@ -114,7 +124,11 @@ fn errors_name_line_field_and_what_would_be_right() {
 
 #[test]
 fn a_flow_without_a_way_is_refused() {
-    let text = DUMBBELL.replacen("loss = 1e-4\nreverse = { loss = 0, queue = \"100 packets\" }", "one_way = true", 1);
+    let text = DUMBBELL.replacen(
+        "loss = 1e-4\nreverse = { loss = 0, queue = \"100 packets\" }",
+        "one_way = true",
+        1,
+    );
     let error = read(&text).expect_err("acknowledgements have no way").to_string();
     assert!(error.contains("no links lead from `b` to `a`"), "{error}");
 }
@@ -273,6 +287,18 @@ off = "200ms"
     assert!(scenario.nodes[1].host.is_some());
 }
 
+#[test]
+fn every_example_of_the_guide_can_be_read() {
+    let guide = include_str!("../../../../docs/guide/sim.md");
+    let examples: Vec<_> = guide.split("```toml\n").skip(1).collect();
+    assert!(examples.len() >= 4);
+    for example in examples {
+        let text = example.split("```").next().unwrap_or_default();
+        let file = ScenarioFile::parse("guide", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        file.check().unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
 /// Words of scenarios and edges of numbers, put together at random.
 fn lines() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
@@ -280,12 +306,32 @@ fn lines() -> impl Strategy<Value = String> {
         "count", "duration", "stagger", "mtu", "seed", "steps", "reverse", "one_way", "repeat",
     ]);
     let value = prop::sample::select(vec![
-        "\"a\"", "\"b\"", "\"1gbit\"", "\"1ms\"", "\"1bdp\"", "\"1e300bdp\"", "0", "-1", "1e-4",
-        "1e999", "nan", "9223372036854775807", "true", "[]", "[[\"0s\", \"1gbit\"]]", "{}",
-        "{ kind = \"red\", limit = \"5 packets\" }", "\"18446744073709551615B\"", "\"é\"",
-        "\"36500000h\"", "1979-05-27", "\"cross\"", "100000",
+        "\"a\"",
+        "\"b\"",
+        "\"1gbit\"",
+        "\"1ms\"",
+        "\"1bdp\"",
+        "\"1e300bdp\"",
+        "0",
+        "-1",
+        "1e-4",
+        "1e999",
+        "nan",
+        "9223372036854775807",
+        "true",
+        "[]",
+        "[[\"0s\", \"1gbit\"]]",
+        "{}",
+        "{ kind = \"red\", limit = \"5 packets\" }",
+        "\"18446744073709551615B\"",
+        "\"é\"",
+        "\"36500000h\"",
+        "1979-05-27",
+        "\"cross\"",
+        "100000",
     ]);
-    let head = prop::sample::select(vec!["[[link]]", "[[flow]]", "[sweep]", "[[node]]", "[node.host]"]);
+    let head =
+        prop::sample::select(vec!["[[link]]", "[[flow]]", "[sweep]", "[[node]]", "[node.host]"]);
     let line = prop_oneof![
         6 => (key, value).prop_map(|(key, value)| format!("{key} = {value}")),
         2 => head.prop_map(str::to_owned),

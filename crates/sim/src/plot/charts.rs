@@ -1,5 +1,7 @@
 //! The figures that the command makes.
 
+use packtrain_units::DataRate;
+
 use crate::outcome::{Outcome, Sample};
 use crate::results::{RunRow, value_of};
 
@@ -38,8 +40,7 @@ pub fn curves(outcome: &Outcome, title: &str) -> Figure {
 
 type Unit = (f64, &'static str);
 const BYTES: &[Unit] = &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-const RATES: &[Unit] =
-    &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+const RATES: &[Unit] = &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 const TIMES: &[Unit] = &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
 
 fn panel(
@@ -56,7 +57,11 @@ fn panel(
         Series {
             name: format!("{} ({})", outcome.flows[flow].name, outcome.flows[flow].cc),
             style: Style::Line,
-            points: own.map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / factor)).collect(),
+            // Before its first round trip a flow has nothing to show.
+            points: own
+                .skip_while(|s| s.rtt.is_zero() && s.goodput == DataRate::ZERO)
+                .map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / factor))
+                .collect(),
             error: Vec::new(),
             colour,
         }
@@ -128,9 +133,8 @@ fn figure_of(
     let most = values().map(|point| point.1).fold(0.0, f64::max);
     let least = values().map(|point| point.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
     let (factor, unit) = unit(RATES, most);
-    let (low, high) = values().fold((f64::INFINITY, 0.0f64), |(low, high), point| {
-        (low.min(point.0), high.max(point.0))
-    });
+    let (low, high) = values()
+        .fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.0), high.max(point.0)));
     let text = &rows[0].settings[0].value;
     let measure = match text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.') {
         _ if !categories.is_empty() || value_of(text) == text.parse().ok() => "",

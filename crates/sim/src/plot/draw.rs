@@ -11,6 +11,10 @@ const HEAD: f32 = 30.0;
 const LINE: f32 = 20.0;
 /// Below each panel: labels of ticks and of the axis.
 const FOOT: f32 = 52.0;
+/// Size of the letters at ticks.
+const TICK: f32 = 11.5;
+/// Upright names are no longer than this.
+const MOST_UPRIGHT: f32 = 200.0;
 
 /// A panel's frame in the picture.
 struct Frame {
@@ -33,7 +37,21 @@ impl Frame {
 pub(super) fn size(figure: &Figure) -> (f32, f32) {
     let panels = figure.panels.len().max(1) as f32;
     let legend = legend_rows(figure).len() as f32 * LINE;
-    (WIDTH, head(figure) + legend + panels * (panel_height(figure) + FOOT) + 8.0)
+    let feet: f32 = figure.panels.iter().map(foot).sum();
+    (WIDTH, head(figure) + legend + panels * panel_height(figure) + feet + 8.0)
+}
+
+/// Room below a panel: names that do not fit side by side stand upright.
+fn foot(panel: &Panel) -> f32 {
+    if upright(panel) { widest(panel).min(MOST_UPRIGHT) + 22.0 } else { FOOT }
+}
+
+fn widest(panel: &Panel) -> f32 {
+    panel.categories.iter().map(|name| font::width(name, TICK)).fold(1.0, f32::max)
+}
+
+fn upright(panel: &Panel) -> bool {
+    (widest(panel) + 8.0) * panel.categories.len() as f32 > WIDTH - LEFT - RIGHT
 }
 
 fn head(figure: &Figure) -> f32 {
@@ -50,16 +68,14 @@ fn panel_height(figure: &Figure) -> f32 {
 
 /// Draws everything.
 pub(super) fn draw(figure: &Figure, canvas: &mut impl Canvas) {
-    let label = |y, size, colour| Label {
-        x: LEFT,
-        y,
-        size,
-        anchor: Anchor::Start,
-        turned: false,
-        colour,
-    };
-    canvas.text(&fitted(&figure.title, 17.0), label(HEAD, 17.0, Colour::TEXT));
-    canvas.text(&fitted(&figure.subtitle, 12.0), label(HEAD + LINE, 12.0, Colour::MUTED));
+    let label =
+        |y, size, colour| Label { x: LEFT, y, size, anchor: Anchor::Start, turned: false, colour };
+    canvas
+        .text(&fitted(&figure.title, 17.0, WIDTH - LEFT - RIGHT), label(HEAD, 17.0, Colour::TEXT));
+    canvas.text(
+        &fitted(&figure.subtitle, 12.0, WIDTH - LEFT - RIGHT),
+        label(HEAD + LINE, 12.0, Colour::MUTED),
+    );
     let mut top = head(figure);
     for row in legend_rows(figure) {
         legend(&row, top + 4.0, canvas);
@@ -70,17 +86,17 @@ pub(super) fn draw(figure: &Figure, canvas: &mut impl Canvas) {
         axes(panel, &frame, canvas);
         data(panel, &frame, canvas);
         border(&frame, canvas);
-        top += panel_height(figure) + FOOT;
+        top += panel_height(figure) + foot(panel);
     }
 }
 
-/// A text cut to the width of the picture.
-fn fitted(text: &str, size: f32) -> String {
+/// A text cut to a width.
+fn fitted(text: &str, size: f32, room: f32) -> String {
     let mut text = text.to_owned();
-    if font::width(&text, size) <= WIDTH - LEFT - RIGHT {
+    if font::width(&text, size) <= room {
         return text;
     }
-    while text.pop().is_some() && font::width(&text, size) > WIDTH - LEFT - RIGHT - size {}
+    while text.pop().is_some() && font::width(&text, size) > room - size {}
     text.push('…');
     text
 }
@@ -162,14 +178,8 @@ fn frame(panel: &Panel, top: f32, height: f32) -> Frame {
 
 fn axes(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
     let (right, bottom) = (WIDTH - RIGHT, frame.top + frame.height);
-    let text = |x, y, anchor| Label {
-        x,
-        y,
-        size: 11.5,
-        anchor,
-        turned: false,
-        colour: Colour::TEXT,
-    };
+    let text =
+        |x, y, anchor| Label { x, y, size: TICK, anchor, turned: false, colour: Colour::TEXT };
     for (value, label) in frame.y.ticks(if frame.height > 300.0 { 8 } else { 4 }) {
         let Some(at) = frame.y.place(value) else { continue };
         let y = bottom - at as f32 * frame.height;
@@ -184,10 +194,17 @@ fn axes(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
         if panel.categories.is_empty() {
             canvas.line(&[(x, frame.top), (x, bottom)], 1.0, false, Colour::GRID);
         }
-        canvas.text(&label, text(x, bottom + 17.0, Anchor::Middle));
+        if upright(panel) {
+            let label = fitted(&label, TICK, MOST_UPRIGHT);
+            canvas.text(&label, Label { turned: true, ..text(x + 4.0, bottom + 8.0, Anchor::End) });
+        } else {
+            canvas.text(&label, text(x, bottom + 17.0, Anchor::Middle));
+        }
     }
     let middle = Label { size: 12.5, ..text((LEFT + right) / 2.0, bottom + 37.0, Anchor::Middle) };
-    canvas.text(&panel.x.label, middle);
+    if !upright(panel) {
+        canvas.text(&panel.x.label, middle);
+    }
     let turned = Label {
         turned: true,
         size: 12.5,
@@ -196,13 +213,13 @@ fn axes(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
     canvas.text(&panel.y.label, turned);
 }
 
-/// Names of categories thinned until they do not run into each other.
+/// Names of categories, thinned where even upright ones run into each other.
 fn x_ticks(panel: &Panel, frame: &Frame) -> Vec<(f64, String)> {
     if panel.categories.is_empty() {
         return frame.x.ticks(9);
     }
-    let widest = panel.categories.iter().map(|name| font::width(name, 11.5)).fold(1.0, f32::max);
-    let room = ((WIDTH - LEFT - RIGHT) / (widest + 8.0)).max(1.0) as usize;
+    // Upright, a line of text takes so much.
+    let room = ((WIDTH - LEFT - RIGHT) / 14.0) as usize;
     let stride = panel.categories.len().div_ceil(room).max(1);
     let named = panel.categories.iter().enumerate().step_by(stride);
     named.map(|(index, name)| (index as f64, name.clone())).collect()
@@ -241,12 +258,7 @@ fn data(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
     }
 }
 
-fn draw_bars(
-    series: &Series,
-    (shift, width): (f64, f64),
-    frame: &Frame,
-    canvas: &mut impl Canvas,
-) {
+fn draw_bars(series: &Series, (shift, width): (f64, f64), frame: &Frame, canvas: &mut impl Canvas) {
     let bottom = frame.top + frame.height;
     for &(x, y) in &series.points {
         let left = frame.at((x + shift - width / 2.0, y));

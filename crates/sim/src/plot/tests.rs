@@ -50,10 +50,14 @@ fn figures() -> Vec<(&'static str, Figure)> {
     let compared: Vec<_> = (0..12)
         .map(|i| (format!("p{i}"), 100.0 / f64::from(i + 1), 97.0 / f64::from(i + 1), 4.0))
         .collect();
+    let many: Vec<_> = (0..36)
+        .map(|i| (format!("random 1e-{i} 100ms"), 1.3, 1.3 - 0.01 * f64::from(i), 0.2))
+        .collect();
     vec![
         ("curves", curves(&sawtooth(), "Two flows share 1 Gbit/s, 100 ms")),
         ("sweep", over_axis(&rows(), "Goodput over loss")),
         ("comparison", comparison("A law, and what we find", "Mbit/s", &compared)),
+        ("many", comparison("Many keys", "C", &many)),
         ("nothing", curves(&Outcome::default(), "")),
         ("empty", Figure::default()),
     ]

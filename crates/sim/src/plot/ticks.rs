@@ -33,7 +33,11 @@ impl Scale {
         if high - low <= f64::EPSILON * high.abs() {
             (low, high) = if low == 0.0 { (0.0, 1.0) } else { (low - low.abs() * 0.5, high * 1.5) };
         }
-        if zero && low == 0.0 { Self { low, high: high * 1.06, log } } else { Self { low, high, log } }
+        if zero && low == 0.0 {
+            Self { low, high: high * 1.06, log }
+        } else {
+            Self { low, high, log }
+        }
     }
 
     /// The same span up to its greatest value and no further.

@@ -69,7 +69,11 @@ pub(super) fn expected(rows: &[Row], seed: u64) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 fn number(text: &str, line: usize, field: &str) -> Result<f64, String> {

@@ -82,7 +82,10 @@ impl<'a> Reader<'a> {
         }
         if self.take('{') {
             let path = self.until('}')?;
-            return self.run.setting(path).ok_or_else(|| format!("no setting `{path}` is a number"));
+            return self
+                .run
+                .setting(path)
+                .ok_or_else(|| format!("no setting `{path}` is a number"));
         }
         if self.take('[') {
             let flow = self.until(']')?;
@@ -125,9 +128,8 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Option<f64> {
         self.rest = self.rest.trim_start();
-        let digits = |text: &str| {
-            text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len())
-        };
+        let digits =
+            |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let mut end = digits(self.rest);
         if end == 0 {
             return None;

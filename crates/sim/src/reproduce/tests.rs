@@ -34,7 +34,9 @@ fn formulas() {
     ] {
         assert_eq!(expression::value(text, &run()), Ok(value), "{text}");
     }
-    for bad in ["", "1 +", "(1", "nothing", "two.nothing", "{seed}", "1 / 0", "1 2", "min(1)", "@x.y"] {
+    for bad in
+        ["", "1 +", "(1", "nothing", "two.nothing", "{seed}", "1 / 0", "1 2", "min(1)", "@x.y"]
+    {
         assert!(expression::value(bad, &run()).is_err(), "{bad}");
     }
     assert!(expression::value(&"(".repeat(100_000), &run()).is_err());
@@ -43,8 +45,12 @@ fn formulas() {
 #[test]
 fn a_folder_is_read_and_its_mistakes_are_named() {
     let files = |name: &str| match name {
-        "experiment.toml" => Ok("title = \"t\"\n[[row]]\nkey = \"k {x}\"\nvalue = \"1\"\n".to_owned()),
-        "scenario.toml" => Ok("[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = 1\ndelay = \"1ms\"\n".to_owned()),
+        "experiment.toml" => {
+            Ok("title = \"t\"\n[[row]]\nkey = \"k {x}\"\nvalue = \"1\"\n".to_owned())
+        }
+        "scenario.toml" => {
+            Ok("[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = 1\ndelay = \"1ms\"\n".to_owned())
+        }
         _ => Err("is missing".to_owned()),
     };
     let error = Experiment::read("new", &files).expect_err("the rate has no unit").to_string();
@@ -59,7 +65,11 @@ fn every_experiment_can_be_read() {
         let experiment = find(name).unwrap_or_else(|error| panic!("{error}"));
         assert!(!experiment.paper.is_empty(), "{name}");
         for row in &experiment.expected {
-            assert!(experiment.paper.iter().any(|paper| paper.key == row.key), "{name}: {}", row.key);
+            assert!(
+                experiment.paper.iter().any(|paper| paper.key == row.key),
+                "{name}: {}",
+                row.key
+            );
         }
     }
 }

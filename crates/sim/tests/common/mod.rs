@@ -13,12 +13,16 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
 /// Plays to the end.
-pub fn play(scenario: &Scenario) -> Outcome {
+pub(crate) fn play(scenario: &Scenario) -> Outcome {
     packtrain_sim::run(scenario, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Nodes and links without a flow.
-pub fn empty(nodes: usize, links: Vec<(usize, usize, LinkConfig)>, duration: Duration) -> Scenario {
+pub(crate) fn empty(
+    nodes: usize,
+    links: Vec<(usize, usize, LinkConfig)>,
+    duration: Duration,
+) -> Scenario {
     let node = |i| NodeSpec { name: format!("n{i}"), host: None };
     let link = |(i, (from, to, config))| LinkSpec { name: format!("l{i}"), from, to, config };
     Scenario {
@@ -37,21 +41,20 @@ pub fn empty(nodes: usize, links: Vec<(usize, usize, LinkConfig)>, duration: Dur
 }
 
 /// A flow from the first moment to the last.
-pub fn flow(name: &str, from: usize, to: usize, kind: FlowKind) -> FlowSpec {
+pub(crate) fn flow(name: &str, from: usize, to: usize, kind: FlowKind) -> FlowSpec {
     FlowSpec { name: name.to_owned(), from, to, start: Time::ZERO, stop: None, kind }
 }
 
 /// Two hosts, a clean link each way.
-pub fn pair(rate: DataRate, rtt: Duration, queue: u64, duration: Duration) -> Scenario {
+pub(crate) fn pair(rate: DataRate, rtt: Duration, queue: u64, duration: Duration) -> Scenario {
     let config = LinkConfig::new(rate, rtt / 2, queue);
     empty(2, vec![(0, 1, config.clone()), (1, 0, config)], duration)
 }
 
 /// One flow at 10 Mbit/s and 20 ms with random loss.
-pub fn lossy(cc: &str, p: f64) -> Scenario {
+pub(crate) fn lossy(cc: &str, p: f64) -> Scenario {
     let second = Duration::from_secs(1);
-    let mut scenario =
-        pair(DataRate::from_mbps(10), Duration::from_millis(20), 50, second * 20);
+    let mut scenario = pair(DataRate::from_mbps(10), Duration::from_millis(20), 50, second * 20);
     scenario.links[0].config.loss = LossConfig::Independent(p);
     scenario.flows.push(flow("one", 0, 1, FlowKind::Tcp(TcpSpec::linux(cc))));
     scenario
@@ -164,7 +167,7 @@ fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64)> {
 }
 
 /// A dumbbell of two hosts on each side with some flows, some of them the other way.
-pub fn any_scenario() -> impl Strategy<Value = Scenario> {
+pub(crate) fn any_scenario() -> impl Strategy<Value = Scenario> {
     let access = || any_link(8_000..60_000);
     let links = (access(), access(), any_link(1_000..12_000), any_link(3_000..20_000));
     let flows = prop::collection::vec(any_flow(), 1..5);

@@ -3,14 +3,16 @@
 use packtrain_sim::spec::Scenario;
 use packtrain_units::Duration;
 
-use crate::cells::{cells, folder, play, scenario};
+use crate::cells::{cells, folder, play};
 
 /// Places along a tooth where its shape is compared.
 const PLACES: usize = 16;
-/// They may differ by this share.
-const TOLERANCE: f64 = 0.03;
+/// They may differ by this share, as throughput may.
+const TOLERANCE: f64 = 0.05;
 /// A fall by this share between two samples ends a tooth.
 const FALL: f64 = 0.05;
+/// Falls closer than this, in samples, are one: some cut by degrees.
+const ONE_FALL: usize = 10;
 /// Bytes of a segment.
 const SEGMENT: u64 = 1_000;
 
@@ -23,14 +25,18 @@ struct Tooth {
     shape: [f64; PLACES],
 }
 
-/// The mean tooth, those of the start left out; some repair of a loss takes a sample or two, in
-/// which the window is between two teeth.
+/// The mean tooth, those of the start left out.
 fn tooth(curve: &[f64]) -> Tooth {
-    let falls: Vec<usize> =
+    let mut falls: Vec<usize> =
         (1..curve.len()).filter(|i| curve[*i] < (1.0 - FALL) * curve[*i - 1]).collect();
+    falls.dedup_by(|later, earlier| {
+        let same = *later - *earlier < ONE_FALL;
+        *earlier = if same { *later } else { *earlier };
+        same
+    });
     let teeth: Vec<&[f64]> = falls
         .windows(2)
-        .filter(|ends| ends[0] > curve.len() / 8 && ends[1] - ends[0] > 20)
+        .filter(|ends| ends[0] > curve.len() / 8)
         .map(|ends| &curve[ends[0]..ends[1]])
         .collect();
     assert!(teeth.len() >= 3, "{falls:?}");
@@ -62,15 +68,9 @@ fn compare(key: &str) {
         .map(|(at, cwnd)| (number(at), number(cwnd).floor()))
         .collect();
     let theirs: Vec<f64> = points.iter().map(|(_, cwnd)| *cwnd).collect();
-    if let Ok(dir) = std::env::var("PACKTRAIN_CURVES") {
-        let step = Duration::from_secs_f64(points[1].0);
-        let cell = cells().into_iter().find(|cell| cell.key == key).unwrap();
-        let ours = ours(scenario(&cell), step, theirs.len());
-        std::fs::write(format!("{dir}/{}", key.replace('/', "-")), format!("{ours:?}")).unwrap();
-    }
     let step = Duration::from_secs_f64(points[1].0);
     let cell = cells().into_iter().find(|cell| cell.key == key).unwrap();
-    let ours = tooth(&ours(scenario(&cell), step, theirs.len()));
+    let ours = tooth(&ours(cell.scenario, step, theirs.len()));
     let theirs = tooth(&theirs);
     println!("{key}\nours  {ours:.1?}\nns-2  {theirs:.1?}");
     let close = |a: f64, b: f64| (a / b - 1.0).abs() < TOLERANCE;

@@ -5,25 +5,27 @@
 mod cells;
 mod curves;
 
-use cells::{Cell, cells, folder, play, rows, scenario};
+use cells::{Cell, cells, folder, play, rows};
+use packtrain_sim::spec::Scenario;
 
 /// Throughput may differ by this share.
 const TOLERANCE: f64 = 0.05;
 
-/// Our goodput, that of ns-2, and a line for people.
+/// Our goodput, the mean over some seeds, that of ns-2, and a line for people.
 fn compare(cell: &Cell, theirs: &[String]) -> (f64, f64, String) {
-    let outcome = play(&scenario(cell));
-    let flow = &outcome.flows[0];
-    let ours = flow.goodput.as_bps() as f64;
-    let ns2: f64 = theirs[1].parse().unwrap();
-    let line = format!(
-        "{},{},{},{},{}",
-        cell.key,
-        flow.goodput.as_bps(),
-        flow.loss_events,
-        flow.timeouts,
-        flow.retransmitted.get() / 1_000
-    );
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = number("PACKTRAIN_SEEDS").unwrap_or(1).max(1);
+    let mut sums = [0; 4];
+    for seed in 1..=seeds {
+        let outcome = play(&Scenario { seed, ..cell.scenario.clone() });
+        let flow = &outcome.flows[0];
+        let repeated = flow.retransmitted.get() / 1_000;
+        let found = [flow.goodput.as_bps(), flow.loss_events, flow.timeouts, repeated];
+        (0..4).for_each(|i| sums[i] += found[i]);
+    }
+    let [goodput, losses, timeouts, repeated] = sums.map(|sum| sum / seeds);
+    let (ours, ns2) = (goodput as f64, theirs[1].parse::<f64>().unwrap());
+    let line = format!("{},{goodput},{losses},{timeouts},{repeated}", cell.key);
     println!("{line}  ns-2: {}  ratio {:.3}", theirs[1..5].join(","), ours / ns2);
     (ours, ns2, line)
 }
@@ -49,7 +51,8 @@ fn throughput_is_that_of_ns2_where_it_is_quick() {
     compare_all(|cell| cell.quick);
 }
 
-/// Writes `ours.csv`. `PACKTRAIN_CELLS` picks the cells whose key contains it.
+/// Writes `ours.csv`. `PACKTRAIN_CELLS` picks the cells whose key contains it, `PACKTRAIN_SEEDS` says
+/// over how many seeds to take the mean.
 #[test]
 #[ignore = "minutes"]
 fn throughput_is_that_of_ns2_everywhere() {

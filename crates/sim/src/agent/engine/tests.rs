@@ -3,7 +3,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::outcome::{FlowOutcome, Outcome};
 use crate::run;
-use crate::spec::{EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario};
+use crate::spec::{EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario, TcpSpec};
 
 const MTU: ByteCount = ByteCount(1_472);
 
@@ -151,18 +151,53 @@ fn native_fills_a_long_fat_pipe_at_any_loss() {
 }
 
 #[test]
-fn two_native_flows_share() {
-    let rate = DataRate::from_mbps(200);
-    let late =
-        FlowSpec { start: Time::ZERO + Duration::from_secs(3), ..flow("b", engine("native")) };
-    let flows = vec![flow("a", engine("native")), late];
-    let mut scenario = path(rate, Duration::from_millis(40), flows);
-    (scenario.warm_up, scenario.duration) = (Duration::from_secs(15), Duration::from_secs(35));
-    let outcome = play(&scenario);
-    let shares: Vec<f64> = outcome.flows.iter().map(|f| share(f, rate)).collect();
-    assert!(shares[0] + shares[1] > 0.8, "{shares:?}");
-    let jain = (shares[0] + shares[1]).powi(2) / (2.0 * (shares[0].powi(2) + shares[1].powi(2)));
-    assert!(jain > 0.85, "{shares:?}");
+fn the_launch_loses_next_to_nothing() {
+    let ms = Duration::from_millis;
+    for (mbit, rtt) in [(1_000, ms(100)), (100, ms(100)), (300, ms(30))] {
+        let scenario = path(DataRate::from_mbps(mbit), rtt, vec![flow("a", engine("native"))]);
+        let scenario = Scenario { warm_up: Duration::ZERO, duration: ms(3_000), ..scenario };
+        let outcome = &play(&scenario).flows[0];
+        let lost = outcome.dropped_packets as f64 / outcome.sent_packets as f64;
+        assert!(lost < 1e-3, "{mbit} Mbit/s: {outcome:?}");
+    }
+}
+
+/// Shares of the link, after 15 s, of a native flow and of those that join it.
+fn shares(rate: DataRate, joining: Vec<FlowKind>) -> Vec<f64> {
+    let joined = joining.into_iter().enumerate().map(|(i, kind)| FlowSpec {
+        name: format!("joins-{i}"),
+        start: Time::ZERO + Duration::from_secs(3 + 2 * i as u64),
+        kind,
+        ..flow("", engine("native"))
+    });
+    let flows = std::iter::once(flow("first", engine("native"))).chain(joined).collect();
+    let scenario = Scenario {
+        warm_up: Duration::from_secs(15),
+        duration: Duration::from_secs(45),
+        ..path(rate, Duration::from_millis(40), flows)
+    };
+    play(&scenario).flows.iter().map(|flow| share(flow, rate)).collect()
+}
+
+#[test]
+fn native_flows_that_join_get_their_share() {
+    for others in [1, 3] {
+        let joining = vec![FlowKind::Engine(engine("native")); others];
+        let shares = shares(DataRate::from_mbps(200), joining);
+        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+        assert!(sum > 0.9, "{shares:?}");
+        let jain = sum * sum / (shares.len() as f64 * squares);
+        assert!(jain > 0.9, "{shares:?}");
+    }
+}
+
+#[test]
+fn native_lives_beside_tcp() {
+    for cc in ["reno", "cubic"] {
+        let shares = shares(DataRate::from_mbps(100), vec![FlowKind::Tcp(TcpSpec::linux(cc))]);
+        assert!(shares[0] > 0.12 && shares[1] > 0.12, "native and {cc}: {shares:?}");
+        assert!(shares[0] + shares[1] > 0.9, "native and {cc}: {shares:?}");
+    }
 }
 
 #[test]

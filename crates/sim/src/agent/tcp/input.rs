@@ -20,6 +20,8 @@ pub(super) struct Delivered {
     pub(super) advanced: u64,
     /// The newest transmission among them.
     pub(super) newest: Option<Transmission>,
+    /// The number ends or goes on with a recovery without SACK.
+    pub(super) repaired: bool,
     /// Found lost by it: anything.
     pub(super) lost: bool,
 }
@@ -82,6 +84,10 @@ impl Sender {
         } else {
             self.rack.delivered(delivered.newest.as_ref(), now);
             self.timers.probed &= delivered.advanced == 0;
+        }
+        if self.method == Recovery::NewReno && matches!(self.phase, Phase::Recovery(_)) {
+            // Most of what it covers arrived before: duplicates told so, not which.
+            delivered.repaired = true;
         }
         self.leave_phase();
         let entered = self.enter_recovery();
@@ -245,7 +251,8 @@ impl Sender {
     #[inline]
     pub(super) fn feedback(&mut self, now: Time, delivered: &Delivered, timeout: bool) {
         // Window controllers do not grow before the losses of their round are repaired.
-        let repairing = matches!(self.phase, Phase::Recovery(_)) && !self.self_governed();
+        let in_recovery = delivered.repaired || matches!(self.phase, Phase::Recovery(_));
+        let repairing = in_recovery && !self.self_governed();
         let round_ended = self.largest_acked.is_some_and(|largest| largest >= self.round_end);
         if round_ended {
             self.round_end = self.index;

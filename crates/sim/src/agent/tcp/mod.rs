@@ -29,9 +29,6 @@ mod scoreboard;
 mod sender;
 mod timers;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use ack::Sack;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;

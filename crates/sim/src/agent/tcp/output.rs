@@ -8,6 +8,7 @@ use super::log::{Burst, Transmission};
 use super::sender::{Phase, Sender};
 use crate::agent::Ctx;
 use crate::spec::Recovery;
+use crate::train::Train;
 
 /// The longest train.
 const MOST: u64 = 64;
@@ -155,6 +156,35 @@ impl Sender {
         if self.timers.deadline == Time::MAX {
             self.arm(now);
         }
-        ctx.send(Pace::at(now), self.shape.data(first, count as u32, again));
+        let train = self.shape.data(first, count as u32, again);
+        if self.paced {
+            self.stage(Pace::at(now), train, ctx)
+        } else {
+            ctx.send(Pace::at(now), train)
+        }
+    }
+
+    /// Paced packets leave by trains: nobody else acts at this node before the horizon, so that
+    /// they may be offered together, as long as it is in order.
+    fn stage(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) {
+        let train = match &mut self.staged {
+            None => train,
+            Some((staged_pace, staged)) => {
+                match staged.append(staged_pace, train, pace, MOST as u32) {
+                    Ok(()) => return,
+                    Err(train) => train,
+                }
+            }
+        };
+        self.flush(ctx);
+        self.staged = Some((pace, train));
+    }
+
+    /// Offers what is staged; before the node goes on.
+    #[inline]
+    pub(super) fn flush(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some((pace, train)) = self.staged.take() {
+            ctx.send(pace, train);
+        }
     }
 }

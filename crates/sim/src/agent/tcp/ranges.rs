@@ -28,7 +28,7 @@ impl Ranges {
     }
 
     /// Ranges from the highest down.
-    pub(super) fn from_top(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn descending(&self) -> impl Iterator<Item = (u64, u64)> {
         self.map.iter().rev().map(|(a, b)| (*a, *b))
     }
 
@@ -131,7 +131,7 @@ mod tests {
                     _ => { ranges.remove_below(a); set.retain(|x| *x >= a); }
                 }
                 prop_assert_eq!(ranges.len(), set.len() as u64);
-                let all: BTreeSet<u64> = ranges.from_top().flat_map(|(a, b)| a..b).collect();
+                let all: BTreeSet<u64> = ranges.descending().flat_map(|(a, b)| a..b).collect();
                 prop_assert_eq!(&all, &set);
                 for x in 0..80 {
                     prop_assert_eq!(ranges.around(x).is_some(), set.contains(&x));

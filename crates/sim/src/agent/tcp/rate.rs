@@ -57,7 +57,12 @@ impl RateSampler {
 
     /// The rate over the flight that `newest` closes; none for spans shorter than the least
     /// round trip, which only tell of acknowledgements that came in a heap.
-    pub(super) fn sample(&self, now: Time, newest: &Transmission, min: Duration) -> Option<DataRate> {
+    pub(super) fn sample(
+        &self,
+        now: Time,
+        newest: &Transmission,
+        min: Duration,
+    ) -> Option<DataRate> {
         let then = &newest.snapshot;
         let sending = newest.at.since(then.first_sent_at);
         let acking = now.since(then.delivered_at);

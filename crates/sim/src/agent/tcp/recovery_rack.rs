@@ -145,8 +145,7 @@ impl Sender {
     }
 
     pub(super) fn on_reordering_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
-        let mut delivered = Delivered::default();
-        delivered.lost = self.rack_find(now) > 0;
+        let delivered = Delivered { lost: self.rack_find(now) > 0, ..Delivered::default() };
         if !delivered.lost {
             return;
         }

@@ -16,7 +16,7 @@ impl Sender {
         }
         let mut above = 0;
         let mut third = None;
-        for (from, to) in self.board.sacked.from_top() {
+        for (from, to) in self.board.sacked.descending() {
             if above + (to - from) >= DUP_THRESH {
                 third = Some(to - (DUP_THRESH - above));
                 break;

@@ -27,9 +27,7 @@ impl Rto {
     #[inline]
     pub(super) fn measured(&mut self, latest: Duration) {
         let sample = match self.sample {
-            None => {
-                RttSample { latest, smoothed: latest, variation: latest / 2, min: latest }
-            }
+            None => RttSample { latest, smoothed: latest, variation: latest / 2, min: latest },
             Some(old) => {
                 let (m, s) = (latest.as_nanos() as i64, old.smoothed.as_nanos() as i64);
                 let v = old.variation.as_nanos() as i64;

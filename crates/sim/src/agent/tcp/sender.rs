@@ -79,6 +79,8 @@ pub(crate) struct Sender {
     pub(super) forced: u64,
     /// Found lost and not yet told to the controller.
     pub(super) losses: Vec<LossRange>,
+    /// Paced packets that are not offered yet.
+    pub(super) staged: Option<(Pace, Train)>,
     pub(super) counts: Counts,
 }
 
@@ -94,13 +96,8 @@ impl Sender {
     /// # Errors
     /// An unknown controller.
     pub(crate) fn connection(spec: &TcpSpec, shape: Shape, seed: u64) -> Result<Self, SimError> {
-        let config = ControllerConfig {
-            mtu: spec.mss,
-            seed,
-            now: shape.start,
-            ceiling: None,
-            rtt: None,
-        };
+        let config =
+            ControllerConfig { mtu: spec.mss, seed, now: shape.start, ceiling: None, rtt: None };
         let start = Start { initial_window: spec.initial_window, paced: spec.paced };
         let cc = packtrain_cc::build_with(&spec.cc, &config, &start).map_err(|error| {
             SimError::invalid(format!("flows[{}].cc", shape.flow), error.to_string())
@@ -132,6 +129,7 @@ impl Sender {
             rack: Rack::default(),
             forced: 0,
             losses: Vec::new(),
+            staged: None,
             counts: Counts::default(),
             shape,
         })
@@ -178,7 +176,7 @@ impl Sender {
         let mut number = train.first;
         for i in 0..train.count() {
             let at = pace.time(i);
-            self.run_timers(at, ctx);
+            self.act_on_timers(at, ctx);
             self.on_ack(at, number, None, ctx);
             number += u64::from(step);
         }
@@ -191,13 +189,14 @@ impl Agent for Sender {
             Body::Ack { step } => self.acks(pace, &train, *step, ctx),
             Body::Sack(sack) => {
                 for i in 0..train.count() {
-                    self.run_timers(pace.time(i), ctx);
+                    self.act_on_timers(pace.time(i), ctx);
                     self.on_ack(pace.time(i), train.first, Some(sack), ctx);
                 }
             }
             Body::SynAck => self.on_opened(pace.first, ctx),
             _ => {}
         }
+        self.flush(ctx);
         None
     }
 

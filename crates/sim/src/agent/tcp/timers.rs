@@ -62,9 +62,14 @@ impl Sender {
         }
     }
 
-    /// Acts on all timers that run out before `limit`.
-    #[inline]
+    /// Acts on all timers that run out before `limit`, and sends what that gives.
     pub(crate) fn run_timers(&mut self, limit: Time, ctx: &mut Ctx<'_>) {
+        self.act_on_timers(limit, ctx);
+        self.flush(ctx);
+    }
+
+    #[inline]
+    pub(super) fn act_on_timers(&mut self, limit: Time, ctx: &mut Ctx<'_>) {
         loop {
             let now = self.next_timeout();
             if now >= limit {
@@ -134,6 +139,10 @@ impl Sender {
     /// Section 7.3 of RFC 8985: something new if there is any, else the last segment again.
     fn on_probe_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.timers.probed = true;
+        if self.phase != Phase::Open || !self.board.is_clean() {
+            // What came since says more than a probe would.
+            return self.arm(now);
+        }
         if self.fresh(now) > 0 {
             self.send_fresh(now, 1, ctx);
         } else {
