@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "location", body: location, seeds: location_seeds },
     Target { name: "authorized_keys", body: authorized_keys, seeds: authorized_seeds },
     Target { name: "ticket", body: ticket, seeds: ticket_seeds },
+    Target { name: "scenario", body: scenario, seeds: scenario_seeds },
 ];
 
 /// A manifest segment: what decodes is valid, encodes again to the same entries, and can be
@@ -291,4 +292,26 @@ fn authorized_seeds() -> Vec<Vec<u8>> {
 fn ticket_seeds() -> Vec<Vec<u8>> {
     let key = packtrain_node::pubkey::PublicKey([5; 32]);
     vec![Ticket::new([1; 16], key.fingerprint()).to_text().into_bytes(), b"pt1-AAAA".to_vec()]
+}
+
+/// A scenario file: any text gives a scenario or an error.
+pub fn scenario(data: &[u8]) {
+    packtrain_sim::fuzzing::scenario(data);
+}
+
+fn scenario_seeds() -> Vec<Vec<u8>> {
+    let link = "duration = \"1s\"\n[[link]]\nname = \"wan\"\nfrom = \"a\"\nto = \"b\"\n\
+                rate = \"1gbit\"\nrtt = \"20ms\"\nqueue = \"1bdp\"\nreverse = { loss = 0 }\n";
+    let flow = "[[flow]]\nname = \"one\"\nfrom = \"a\"\nto = \"b\"\ncc = \"cubic\"\ncount = 2\n";
+    let cross = "[[flow]]\nfrom = \"b\"\nto = \"a\"\nkind = \"cross\"\ntraffic = \"bursts\"\n\
+                 rate = \"10mbit\"\nline = \"1gbit\"\n";
+    let sweep = "[sweep]\nrepeat = 2\n\"link.wan.loss\" = [1e-4, \"1%\"]\n\
+                 \"link.wan.rtt, duration\" = [[\"1ms\", \"1s\"]]\n";
+    let queue = "queue = { kind = \"red\", limit = \"9 packets\" }\nloss = { kind = \"trace\", \
+                 lost = \"01\" }\njitter = \"1ms\"\n";
+    [link.to_owned(), format!("{link}{flow}"), format!("{link}{flow}{cross}{sweep}")]
+        .into_iter()
+        .chain([format!("{}{flow}", link.replace("queue = \"1bdp\"\n", queue))])
+        .map(String::into_bytes)
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask test | tidy | licences | fuzz | bench`.
+//! Chores of the repository: `cargo xtask test | tidy | licences | fuzz | nightly | bench`.
 //!
 //! No part of the product: it may read clocks, print and run other programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
@@ -7,6 +7,7 @@ mod bench;
 mod fuzz;
 mod licences;
 mod needs;
+mod nightly;
 mod sh;
 mod sshd;
 mod test;
@@ -21,6 +22,7 @@ usage: cargo xtask COMMAND
   tidy       arrows between crates, file lengths, dead files, documents, forbidden words
   licences   the licence of every dependency is one we accept
   fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
+  nightly    every experiment, the long tests, the speed of the simulator
   bench      compare with peers, write bench/results/          [raw|file|small ...] [--runs N]
              [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
 ";
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("licences" | "licenses") => licences::run(),
         Some("fuzz") => fuzz::run(rest),
+        Some("nightly") => nightly::run(),
         Some("bench") => bench::run(rest),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

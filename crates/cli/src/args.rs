@@ -4,6 +4,7 @@ mod common;
 mod config;
 mod cp;
 mod demo;
+mod emulate;
 mod generate;
 mod key;
 mod later;
@@ -24,6 +25,9 @@ pub(crate) use common::{
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
+pub(crate) use emulate::{
+    Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue,
+};
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
@@ -72,6 +76,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Networks in virtual time: scenarios, sweeps, results of papers.
     Sim(SimArgs),
+    /// A network in real time between hosts of their own, for any program.
+    Emulate(Box<EmulateArgs>),
     /// The key of this user and the keys of known servers.
     Key(KeyArgs),
     /// What the configuration says.

@@ -3,6 +3,7 @@
 mod config;
 mod cp;
 mod demo;
+mod emulate;
 mod explain;
 mod files_from;
 mod generate;
@@ -28,6 +29,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Serve(args) => serve::run(&args),
         Command::Perf(args) => perf::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),

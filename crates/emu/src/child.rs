@@ -69,9 +69,7 @@ pub fn child() -> Result<Option<Child>, EmuError> {
     let fd = sys::inherit(number.ok_or_else(stray)?).map_err(|_| stray())?;
     let mut channel = Channel::new(UnixStream::from(fd));
     match channel.receive() {
-        Some(Request::Hello { pid, payload }) => {
-            Ok(Some(Child { channel, caller: pid, payload }))
-        }
+        Some(Request::Hello { pid, payload }) => Ok(Some(Child { channel, caller: pid, payload })),
         _ => Err(stray()),
     }
 }
@@ -232,4 +230,3 @@ impl Runner {
         self.thread.join().unwrap_or_else(|_| Err(EmuError::Died("its thread".to_owned())))
     }
 }
-

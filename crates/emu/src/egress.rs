@@ -1,29 +1,57 @@
-//! What has arrived for a host and waits for its time.
+//! What has left a link for a host and waits for its time.
 //!
-//! Segments of one super-packet that follow each other are joined again, so that the host gets
-//! them with one write. No segment waits longer for that than a given span.
+//! Segments of one super-packet that follow each other stay together, so that the host gets them
+//! with one write, at the nominal time of the last; but none waits longer for that than a given
+//! span.
 
-use std::collections::VecDeque;
-use std::rc::Rc;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use packtrain_link::Pace;
+use packtrain_link::{Pace, Segments};
 use packtrain_units::{Duration, Time};
 
-use crate::packet::{Packet, Piece};
+use crate::packet::Piece;
 
-/// Segments to be written as one packet, at the nominal time of the last.
+/// Segments to be written as one packet.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// What they are of.
-    pub(crate) packet: Rc<Packet>,
-    /// The first.
-    pub(crate) from: u32,
-    /// The one after the last.
-    pub(crate) to: u32,
+    /// What they are.
+    pub(crate) piece: Piece,
     /// When the first arrives.
-    first: Time,
+    pub(crate) first: Time,
     /// When the last arrives.
     pub(crate) last: Time,
+}
+
+/// Something in the order of its time, and among equals of its coming.
+#[derive(Debug)]
+pub(crate) struct Timed<T> {
+    /// The time.
+    pub(crate) at: Time,
+    /// The order of coming.
+    pub(crate) order: u64,
+    /// What.
+    pub(crate) what: T,
+}
+
+impl<T> PartialEq for Timed<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl<T> Eq for Timed<T> {}
+
+impl<T> PartialOrd for Timed<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Timed<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
 }
 
 /// Arrivals of one host.
@@ -31,44 +59,46 @@ pub(crate) struct Run {
 pub(crate) struct Egress {
     hold: Duration,
     open: Option<Run>,
-    ready: VecDeque<Run>,
+    ready: BinaryHeap<Reverse<Timed<Run>>>,
+    order: u64,
 }
 
 impl Egress {
     /// Nothing yet; no segment waits longer than `hold` for others.
     pub(crate) fn new(hold: Duration) -> Self {
-        Self { hold, open: None, ready: VecDeque::new() }
+        Self { hold, open: None, ready: BinaryHeap::new(), order: 0 }
     }
 
     /// Segments arrive at these times.
-    pub(crate) fn push(&mut self, pace: Pace, piece: &Piece) {
-        let mut i = 0;
-        while i < piece.count {
-            let fit = self.fit(pace.from(i), piece, i);
-            if let (Some(run), true) = (&mut self.open, fit > 0) {
-                i += fit;
-                run.to += fit;
-                run.last = pace.time(i - 1);
-                continue;
+    pub(crate) fn push(&mut self, mut pace: Pace, mut piece: Piece) {
+        loop {
+            let joined = self.join(pace, &piece);
+            if joined == piece.count {
+                return;
+            }
+            if joined > 0 {
+                piece = piece.split_off(joined);
+                pace = pace.from(joined);
             }
             self.close();
-            let from = piece.from + i;
-            let (packet, first) = (Rc::clone(&piece.packet), pace.time(i));
-            self.open = Some(Run { packet, from, to: from + 1, first, last: first });
-            i += 1;
-        }
-        let whole = |run: &Run| run.to >= run.packet.layout.count || run.packet.is_dead(run.to);
-        if self.open.as_ref().is_some_and(whole) {
-            self.close();
+            let fit = fit(pace, pace.first + self.hold, piece.count);
+            let rest = (fit < piece.count).then(|| piece.split_off(fit));
+            self.open = Some(Run { piece, first: pace.first, last: pace.time(fit - 1) });
+            let Some(rest) = rest else { return };
+            piece = rest;
+            pace = pace.from(fit);
         }
     }
 
-    /// Tells when the next arrival is at the earliest: what cannot be joined with it stops
-    /// waiting for it.
+    /// Tells when the next arrival is at the earliest, none if it is not known: what cannot be
+    /// joined with it stops waiting for it.
     pub(crate) fn expect(&mut self, next: Option<Time>) {
         let hold = self.hold;
-        let late = |run: &Run| next.is_none_or(|next| next > run.first + hold);
-        if self.open.as_ref().is_some_and(late) {
+        let done = |run: &Run| {
+            let end = run.piece.from + run.piece.count == run.piece.packet.layout.count;
+            end || next.is_none_or(|next| next > run.first + hold)
+        };
+        if self.open.as_ref().is_some_and(done) {
             self.close();
         }
     }
@@ -78,41 +108,50 @@ impl Egress {
         if self.open.as_ref().is_some_and(|run| run.first + self.hold <= now) {
             self.close();
         }
-        if self.ready.front()?.last > now {
+        if self.ready.peek()?.0.at > now {
             return None;
         }
-        self.ready.pop_front()
+        self.ready.pop().map(|run| run.0.what)
     }
 
     /// When the next is due.
     pub(crate) fn next(&self) -> Option<Time> {
         let open = self.open.as_ref().map(|run| run.first + self.hold);
-        let ready = self.ready.front().map(|run| run.last);
+        let ready = self.ready.peek().map(|run| run.0.at);
         open.into_iter().chain(ready).min()
     }
 
-    /// How many segments of `piece` from `i` on, which arrive at `pace`, continue the open run.
-    fn fit(&self, pace: Pace, piece: &Piece, i: u32) -> u32 {
-        let Some(run) = &self.open else { return 0 };
-        let until = run.first + self.hold;
-        let follows = Rc::ptr_eq(&run.packet, &piece.packet) && run.to == piece.from + i;
+    /// Joins the first segments of `piece` to the open run; says how many.
+    fn join(&mut self, pace: Pace, piece: &Piece) -> u32 {
+        let Some(run) = &mut self.open else { return 0 };
+        let (until, own) = (run.first + self.hold, &run.piece);
+        let follows = std::rc::Rc::ptr_eq(&own.packet, &piece.packet)
+            && own.from + own.count == piece.from
+            && own.wire == piece.wire;
         if !follows || pace.first < run.last || pace.first > until {
             return 0;
         }
-        let rest = piece.count - i;
-        if pace.gap.is_zero() {
-            return rest;
-        }
-        let steps = until.since(pace.first).as_nanos() / pace.gap.as_nanos();
-        u32::try_from(steps).map_or(rest, |steps| rest.min(steps.saturating_add(1)))
+        let fit = fit(pace, until, piece.count);
+        run.piece.count += fit;
+        run.last = pace.time(fit - 1);
+        fit
     }
 
     fn close(&mut self) {
-        let Some(run) = self.open.take() else { return };
-        // Almost always at the end; a packet that was held up on its way is overtaken.
-        let place = self.ready.iter().rposition(|other| other.last <= run.last);
-        self.ready.insert(place.map_or(0, |i| i + 1), run);
+        if let Some(run) = self.open.take() {
+            self.order += 1;
+            self.ready.push(Reverse(Timed { at: run.last, order: self.order, what: run }));
+        }
     }
+}
+
+/// How many of `count` segments arrive until a time that is not before the first.
+pub(crate) fn fit(pace: Pace, until: Time, count: u32) -> u32 {
+    if pace.gap.is_zero() {
+        return count;
+    }
+    let steps = until.since(pace.first).as_nanos() / pace.gap.as_nanos();
+    u32::try_from(steps).map_or(count, |steps| count.min(steps.saturating_add(1)))
 }
 
 #[cfg(test)]

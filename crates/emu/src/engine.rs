@@ -3,17 +3,19 @@
 //! Arrival is when a packet was read, departure what the link's arithmetic gives; being late
 //! with a delivery changes no other. One thread does it all, without locks.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use packtrain_io::clock;
-use packtrain_link::{DropCause, Element, Link, Observer, Pace, Segments};
+use packtrain_link::{DropCause, Element, Link, Observer, Pace, QueueConfig, Segments};
 use packtrain_units::{Duration, Time};
 
 use crate::bed::Bed;
 use crate::device::{Device, Read};
-use crate::egress::{Egress, Run};
+use crate::egress::{Egress, Run, Timed, fit};
 use crate::error::EmuError;
 use crate::late::Late;
 use crate::packet::Piece;
@@ -39,35 +41,39 @@ pub(crate) struct Engine {
     owners: Vec<Option<usize>>,
     store: Store,
     recorder: Option<Recorder>,
-    late: Late,
+    /// Counts what came to routers, for the order among equal times.
+    order: u64,
 }
 
 /// One direction of a link.
 struct Lane {
     link: Link<Piece>,
     to: usize,
-    due: Option<Time>,
-    /// What has left the link and may not go on yet: only at routers.
-    held: Option<(Pace, Piece)>,
+    /// When it wants to decide something: only queues that decide later than at the offer.
+    decides: Option<Time>,
+    /// Whether it is such a queue.
+    late_decider: bool,
     tally: Tally,
+    late: Late,
 }
 
 /// A node.
 struct Port {
     device: Option<Device>,
+    /// What it takes for itself.
     egress: Egress,
+    /// What goes on from here.
+    transit: BinaryHeap<Reverse<Timed<(Pace, Piece)>>>,
     write_failures: u64,
     unroutable: u64,
 }
 
 /// What it counted.
 pub(crate) struct Counts {
-    /// Of each wire.
-    pub(crate) wires: Vec<Tally>,
+    /// Of each wire: what went over it, and how late its deliveries to hosts were.
+    pub(crate) wires: Vec<(Tally, Late)>,
     /// Of each node: packets that could not be written, and packets for nobody.
     pub(crate) nodes: Vec<(u64, u64)>,
-    /// How late deliveries were.
-    pub(crate) late: Late,
     /// How long it ran.
     pub(crate) ran: Duration,
     /// Processor time of the thread that did it.
@@ -87,13 +93,15 @@ impl Engine {
         let lane = |wire: &crate::topology::Wire| Lane {
             link: Link::new(wire.config.clone()),
             to: wire.to,
-            due: None,
-            held: None,
+            decides: None,
+            late_decider: matches!(wire.config.queue, QueueConfig::CoDel(_)),
             tally: Tally::default(),
+            late: Late::new(),
         };
         let port = |device| Port {
             device,
             egress: Egress::new(HOLD),
+            transit: BinaryHeap::new(),
             write_failures: 0,
             unroutable: 0,
         };
@@ -113,7 +121,7 @@ impl Engine {
             owners,
             store: Store::new(),
             recorder,
-            late: Late::new(),
+            order: 0,
         })
     }
 
@@ -137,9 +145,8 @@ impl Engine {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Counts {
             cpu: Duration::from_secs(cpu.tv_sec as u64) + Duration::from_nanos(cpu.tv_nsec as u64),
-            wires: self.lanes.into_iter().map(|lane| lane.tally).collect(),
+            wires: self.lanes.into_iter().map(|lane| (lane.tally, lane.late)).collect(),
             nodes: self.ports.iter().map(|p| (p.write_failures, p.unroutable)).collect(),
-            late: self.late,
             ran,
             record_error: self.recorder.and_then(|recorder| recorder.finish().err()),
         }
@@ -150,60 +157,81 @@ impl Engine {
         Time::ZERO + clock::now().since(self.epoch)
     }
 
-    /// Moves what has left its link, in the order of time.
+    /// Lets links decide what they decide by the clock, and routers pass on what is there.
     fn depart(&mut self) {
         let now = self.now();
         loop {
-            let dues = self.lanes.iter().enumerate().filter_map(|(i, lane)| Some((lane.due?, i)));
-            let Some((_, wire)) = dues.min().filter(|(due, _)| *due <= now) else { break };
-            let Some((pace, piece)) = self.next_of(wire, now) else { continue };
-            self.arrive(wire, pace, piece, now);
-        }
-    }
-
-    /// What leaves a link next, if it is time.
-    fn next_of(&mut self, wire: usize, now: Time) -> Option<(Pace, Piece)> {
-        let lane = &mut self.lanes[wire];
-        if let Some(held) = lane.held.take_if(|(pace, _)| pace.first <= now) {
-            lane.due = lane.link.poll_timeout();
-            return Some(held);
-        }
-        let (store, recorder) = (&mut self.store, self.recorder.as_mut());
-        let mut watch = Watch { wire, tally: &mut lane.tally, store, recorder };
-        let departure = lane.link.poll_departure(now, &mut watch);
-        lane.due = lane.next();
-        match &departure {
-            None => lane.due = lane.due.map(|due| due.max(now + AGAIN)),
-            Some((pace, piece)) => {
-                let last = pace.time(piece.count() - 1);
-                let bytes = bytes_of(piece);
-                lane.tally.deliver(pace.first, last, piece.count(), bytes);
+            let decisions = self.lanes.iter().enumerate();
+            let decision = decisions.filter_map(|(i, lane)| Some((lane.decides?, i))).min();
+            let transits = self.ports.iter().enumerate();
+            let transit =
+                transits.filter_map(|(i, port)| Some((port.transit.peek()?.0.at, i))).min();
+            match (decision, transit) {
+                (Some((at, wire)), _) if at <= now && transit.is_none_or(|t| at <= t.0) => {
+                    self.decide(wire, now);
+                }
+                (_, Some((at, node))) if at <= now => self.pass_on(node, now),
+                _ => break,
             }
         }
-        departure
     }
 
-    /// Packets are at the end of a wire: they go to its host or on to the next wire.
-    fn arrive(&mut self, wire: usize, pace: Pace, mut piece: Piece, now: Time) {
-        let node = self.lanes[wire].to;
-        let target = self.owner(&piece);
-        if target == Some(node) {
-            let due = self.lanes[wire].due;
-            let egress = &mut self.ports[node].egress;
-            egress.push(pace, &piece);
-            egress.expect(due);
-            self.reclaim(piece);
+    fn decide(&mut self, wire: usize, now: Time) {
+        while let Some((pace, piece)) = self.poll(wire, now) {
+            self.arrive(wire, pace, piece);
+        }
+        self.drain(wire);
+        let decides = &mut self.lanes[wire].decides;
+        *decides = decides.map(|due| due.max(now + AGAIN));
+    }
+
+    /// Offers what a router has next to the next link: those of its segments that are there, and
+    /// that come before what else it has.
+    fn pass_on(&mut self, node: usize, now: Time) {
+        let Some(Reverse(Timed { what: (pace, mut piece), order, .. })) =
+            self.ports[node].transit.pop()
+        else {
             return;
+        };
+        let next = self.ports[node].transit.peek().map_or(now, |other| other.0.at.min(now));
+        let come = fit(pace, next.max(pace.first), piece.count);
+        if come < piece.count {
+            let (rest, pace) = (piece.split_off(come), pace.from(come));
+            let timed = Timed { at: pace.first, order, what: (pace, rest) };
+            self.ports[node].transit.push(Reverse(timed));
         }
-        // A router sees each packet when it comes, and not before.
-        let come = (1..piece.count()).find(|i| pace.time(*i) > now);
-        if let Some(i) = come {
-            let rest = piece.split_off(i);
-            let lane = &mut self.lanes[wire];
-            lane.held = Some((pace.from(i), rest));
-            lane.due = lane.next();
-        }
+        self.account(&piece, pace);
+        let target = self.owner(&piece);
         self.forward(node, target, pace, piece);
+    }
+
+    /// Takes what a link has decided.
+    fn drain(&mut self, wire: usize) {
+        while let Some((pace, piece)) = self.poll(wire, Time::MAX) {
+            self.arrive(wire, pace, piece);
+        }
+        let lane = &mut self.lanes[wire];
+        lane.decides = lane.late_decider.then(|| lane.link.poll_timeout()).flatten();
+        self.ports[lane.to].egress.expect(lane.decides);
+    }
+
+    fn poll(&mut self, wire: usize, until: Time) -> Option<(Pace, Piece)> {
+        let lane = &mut self.lanes[wire];
+        let (store, recorder) = (&mut self.store, self.recorder.as_mut());
+        let mut watch = Watch { wire, tally: &mut lane.tally, store, recorder };
+        lane.link.poll_departure(until, &mut watch)
+    }
+
+    /// Packets will be at the end of a wire: for its host, or to go on.
+    fn arrive(&mut self, wire: usize, pace: Pace, piece: Piece) {
+        let node = self.lanes[wire].to;
+        if self.owner(&piece) == Some(node) {
+            self.ports[node].egress.push(pace, piece);
+        } else {
+            self.order += 1;
+            let timed = Timed { at: pace.first, order: self.order, what: (pace, piece) };
+            self.ports[node].transit.push(Reverse(timed));
+        }
     }
 
     /// Offers packets to the next wire on their way.
@@ -213,15 +241,15 @@ impl Engine {
             return self.reclaim(piece);
         };
         let lane = &mut self.lanes[wire];
-        piece.number = lane.tally.offered;
-        lane.tally.offer(piece.count(), bytes_of(&piece));
+        (piece.wire, piece.number) = (wire, lane.tally.offered);
+        lane.tally.offer(piece.count(), piece.bytes());
         if let Some(recorder) = &mut self.recorder {
             recorder.arrival(wire, pace, &piece);
         }
         let (store, recorder) = (&mut self.store, self.recorder.as_mut());
         let mut watch = Watch { wire, tally: &mut lane.tally, store, recorder };
         lane.link.offer(pace, piece, &mut watch);
-        lane.due = lane.next();
+        self.drain(wire);
     }
 
     /// Hands to the hosts what is due.
@@ -231,19 +259,28 @@ impl Engine {
             while let Some(run) = self.ports[node].egress.due(now) {
                 self.write(node, &run);
                 now = self.now();
-                self.late.add(now.since(run.last), u64::from(run.to - run.from));
-                if let Ok(packet) = Rc::try_unwrap(run.packet) {
-                    self.store.give_back(packet.into_parts());
-                }
+                let pace = Pace { first: run.first, gap: Duration::ZERO };
+                self.account(&run.piece, pace);
+                let lane = &mut self.lanes[run.piece.wire];
+                lane.late.add(now.since(run.last), u64::from(run.piece.count));
+                self.reclaim(run.piece);
             }
         }
+    }
+
+    /// Counts what has left its wire.
+    fn account(&mut self, piece: &Piece, pace: Pace) {
+        let last = pace.time(piece.count - 1);
+        let tally = &mut self.lanes[piece.wire].tally;
+        tally.deliver(pace.first, last, piece.count, piece.bytes());
     }
 
     fn write(&mut self, node: usize, run: &Run) {
         let port = &mut self.ports[node];
         let Some(device) = &port.device else { return };
-        if device.write(&run.packet, run.from, run.to).is_err() {
-            port.write_failures += u64::from(run.to - run.from);
+        let piece = &run.piece;
+        if device.write(&piece.packet, piece.from, piece.from + piece.count).is_err() {
+            port.write_failures += u64::from(piece.count);
         }
     }
 
@@ -259,8 +296,7 @@ impl Engine {
                         if let Some(recorder) = &mut self.recorder {
                             recorder.sent(now, &packet);
                         }
-                        let count = packet.layout.count;
-                        let piece = Piece { packet: Rc::new(packet), from: 0, count, number: 0 };
+                        let piece = Piece::whole(packet);
                         let target = self.owner(&piece);
                         self.forward(node, target, Pace::at(now), piece);
                     }
@@ -275,8 +311,10 @@ impl Engine {
 
     /// When there is something to do without anybody sending.
     fn next(&self) -> Option<Time> {
-        let lanes = self.lanes.iter().filter_map(|lane| lane.due);
-        lanes.chain(self.ports.iter().filter_map(|port| port.egress.next())).min()
+        let decisions = self.lanes.iter().filter_map(|lane| lane.decides);
+        let ports = self.ports.iter();
+        let transits = ports.clone().filter_map(|port| Some(port.transit.peek()?.0.at));
+        decisions.chain(transits).chain(ports.filter_map(|port| port.egress.next())).min()
     }
 
     fn owner(&self, piece: &Piece) -> Option<usize> {
@@ -288,14 +326,6 @@ impl Engine {
         if let Ok(packet) = Rc::try_unwrap(piece.packet) {
             self.store.give_back(packet.into_parts());
         }
-    }
-}
-
-impl Lane {
-    /// When it has something next.
-    fn next(&self) -> Option<Time> {
-        let held = self.held.as_ref().map(|(pace, _)| pace.first);
-        self.link.poll_timeout().into_iter().chain(held).min()
     }
 }
 
@@ -313,9 +343,6 @@ impl Observer<Piece> for Watch<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.dropped(self.wire, at, &piece, cause);
         }
-        for i in piece.from..piece.from + piece.count {
-            piece.packet.bury(i);
-        }
         if let Ok(packet) = Rc::try_unwrap(piece.packet) {
             self.store.give_back(packet.into_parts());
         }
@@ -324,9 +351,4 @@ impl Observer<Piece> for Watch<'_> {
     fn queued(&mut self, _: &Piece, first: Duration, last: Duration) {
         self.tally.longest_queue = self.tally.longest_queue.max(first).max(last);
     }
-}
-
-fn bytes_of(piece: &Piece) -> u64 {
-    let (from, to) = piece.packet.layout.payload(piece.from, piece.from + piece.count);
-    u64::from(to - from) + u64::from(piece.packet.layout.headers) * u64::from(piece.count)
 }

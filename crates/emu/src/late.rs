@@ -29,6 +29,16 @@ impl Late {
         self.most = self.most.max(nanos);
     }
 
+    /// These were late too.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (own, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.most = self.most.max(other.most);
+    }
+
     /// The mean.
     pub(crate) fn mean(&self) -> Duration {
         Duration::from_nanos((self.sum / u128::from(self.count.max(1))) as u64)

@@ -1,6 +1,5 @@
 //! Packets as the kernel hands them over: one, or a super-packet of many segments.
 
-use std::cell::Cell;
 use std::io::IoSlice;
 use std::rc::Rc;
 
@@ -9,23 +8,18 @@ use packtrain_link::Segments;
 use crate::header::Layout;
 use crate::store::Parts;
 
-/// The most segments whose death is noted one by one; see [`Packet::dead`].
-const NOTED: usize = 1_024;
-
 /// What one read of a device gave.
 #[derive(Debug)]
 pub(crate) struct Packet {
     parts: Parts,
     /// Where everything in it is.
     pub(crate) layout: Layout,
-    /// Segments that died on their way, so that what is left is joined without waiting for them.
-    dead: [Cell<u64>; NOTED / 64],
 }
 
 impl Packet {
     /// A packet of what was read.
     pub(crate) fn new(parts: Parts, layout: Layout) -> Self {
-        Self { parts, layout, dead: [const { Cell::new(0) }; NOTED / 64] }
+        Self { parts, layout }
     }
 
     /// Bytes of segment `i` from the network header on.
@@ -46,18 +40,6 @@ impl Packet {
         self.parts.slices(from, to)
     }
 
-    /// Notes that a segment died.
-    pub(crate) fn bury(&self, i: u32) {
-        if let Some(word) = self.dead.get(i as usize / 64) {
-            word.set(word.get() | 1 << (i % 64));
-        }
-    }
-
-    /// Whether segment `i` is known to have died.
-    pub(crate) fn is_dead(&self, i: u32) -> bool {
-        self.dead.get(i as usize / 64).is_some_and(|word| word.get() >> (i % 64) & 1 == 1)
-    }
-
     /// The memory, when nobody needs the packet any more.
     pub(crate) fn into_parts(self) -> Parts {
         self.parts
@@ -73,8 +55,25 @@ pub(crate) struct Piece {
     pub(crate) from: u32,
     /// How many.
     pub(crate) count: u32,
-    /// The number of the first among all that the link was offered.
+    /// The wire that they are on.
+    pub(crate) wire: usize,
+    /// The number of the first among all that this wire was offered.
     pub(crate) number: u64,
+}
+
+impl Piece {
+    /// All of a packet that is on no wire yet.
+    pub(crate) fn whole(packet: Packet) -> Self {
+        let count = packet.layout.count;
+        Self { packet: Rc::new(packet), from: 0, count, wire: usize::MAX, number: 0 }
+    }
+
+    /// Bytes from the network header on, those of each segment counted.
+    pub(crate) fn bytes(&self) -> u64 {
+        let layout = &self.packet.layout;
+        let (from, to) = layout.payload(self.from, self.from + self.count);
+        u64::from(to - from) + u64::from(layout.headers) * u64::from(self.count)
+    }
 }
 
 impl Segments for Piece {
@@ -91,6 +90,7 @@ impl Segments for Piece {
             packet: Rc::clone(&self.packet),
             from: self.from + at,
             count: self.count - at,
+            wire: self.wire,
             number: self.number + u64::from(at),
         };
         self.count = at;

@@ -35,8 +35,8 @@ pub struct Ended {
 /// What kept the emulation from running: above all [`EmuError::Forbidden`].
 pub fn supervise(mut command: Command, payload: &str) -> Result<Ended, EmuError> {
     let (ours, theirs) = UnixStream::pair().tried("a pair of sockets")?;
-    let signals =
-        Signals::block(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]).tried("signals")?;
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT])
+        .tried("signals")?;
     command.env(VARIABLE, theirs.as_raw_fd().to_string());
     sys::keep_open(&mut command, theirs.as_raw_fd());
     let mut child = command.spawn().map_err(|source| {

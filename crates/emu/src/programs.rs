@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use packtrain_io::clock;
 use packtrain_units::Duration;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};
 use rustix::process::wait as wait_child;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};
 
 use crate::channel::wait;
 use crate::error::EmuError;
@@ -140,7 +140,8 @@ impl Programs {
 
     /// Whether something listens where the background program `pid` runs, or it has ended.
     pub(crate) fn is_ready(&self, pid: u32) -> bool {
-        let ended = self.background.iter().any(|b| b.pid.as_raw_nonzero().get() as u32 == pid && b.ended);
+        let ended =
+            self.background.iter().any(|b| b.pid.as_raw_nonzero().get() as u32 == pid && b.ended);
         // In the kernel's tables 0A is a listening TCP socket, 07 a UDP socket without a peer.
         let tables = [("tcp", " 0A "), ("tcp6", " 0A "), ("udp", " 07 "), ("udp6", " 07 ")];
         ended

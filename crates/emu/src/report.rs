@@ -34,18 +34,22 @@ pub struct LinkReport {
     pub name: String,
     /// Packets that arrived at it, each segment counted.
     pub offered: u64,
+    /// Their bytes, from the network header on.
+    pub offered_bytes: u64,
     /// Packets that left it.
     pub delivered: u64,
-    /// Bytes of those, from the network header on.
+    /// Their bytes.
     pub delivered_bytes: u64,
     /// Rate from the first to the last of them.
-    pub mean_bps: u64,
+    pub throughput_bps: u64,
     /// Rate in the busiest second.
     pub busiest_bps: u64,
     /// The longest wait in the queue.
     pub longest_queue_seconds: f64,
     /// Packets that died, by cause: `overflow`, `early`, `random`, `too_big`, `down`.
     pub dropped: BTreeMap<String, u64>,
+    /// How late its deliveries to hosts were.
+    pub delay_error: DelayError,
 }
 
 /// A host.

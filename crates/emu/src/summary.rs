@@ -5,6 +5,7 @@ use packtrain_units::Duration;
 use crate::child::Plan;
 use crate::engine::Counts;
 use crate::hosts::{DeviceKind, Host};
+use crate::late::Late;
 use crate::report::{DelayError, HostReport, LinkReport, Report};
 
 /// No delivery later than this makes the emulator the bottleneck.
@@ -13,23 +14,24 @@ const TOLERATED: Duration = Duration::from_millis(1);
 const TOLERATED_SHARE: f64 = 0.05;
 
 /// Puts it together.
-pub(crate) fn report(
-    plan: &Plan,
-    kind: DeviceKind,
-    hosts: &mut [Host],
-    counts: Counts,
-) -> Report {
-    let links = plan.topology.wires.iter().zip(&counts.wires).map(|(wire, tally)| LinkReport {
-        name: wire.name.clone(),
-        offered: tally.offered,
-        delivered: tally.delivered,
-        delivered_bytes: tally.delivered_bytes,
-        mean_bps: tally.mean_rate().as_bps(),
-        busiest_bps: tally.busiest_rate().as_bps(),
-        longest_queue_seconds: tally.longest_queue.as_secs_f64(),
-        dropped: tally.drops(),
-    });
-    let links = links.collect();
+pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: Counts) -> Report {
+    let mut late = Late::new();
+    let mut links = Vec::new();
+    for (wire, (tally, own)) in plan.topology.wires.iter().zip(&counts.wires) {
+        late.merge(own);
+        links.push(LinkReport {
+            name: wire.name.clone(),
+            offered: tally.offered,
+            offered_bytes: tally.offered_bytes,
+            delivered: tally.delivered,
+            delivered_bytes: tally.delivered_bytes,
+            throughput_bps: tally.mean_rate().as_bps(),
+            busiest_bps: tally.busiest_rate().as_bps(),
+            longest_queue_seconds: tally.longest_queue.as_secs_f64(),
+            dropped: tally.drops(),
+            delay_error: delay_error(own),
+        });
+    }
     let hosts = hosts.iter_mut().map(|host| HostReport {
         name: host.name.clone(),
         address: host.address.to_string(),
@@ -37,25 +39,29 @@ pub(crate) fn report(
         write_failures: counts.nodes[host.node].0,
         unroutable: counts.nodes[host.node].1,
     });
-    let late = &counts.late;
     let mut report = Report {
         seconds: counts.ran.as_secs_f64(),
         device: kind.name().to_owned(),
         per_packet: plan.per_packet,
         links,
         hosts: hosts.collect(),
-        delay_error: DelayError {
-            mean_seconds: late.mean().as_secs_f64(),
-            p99_seconds: late.quantile(0.99).as_secs_f64(),
-            worst_seconds: late.most().as_secs_f64(),
-        },
+        delay_error: delay_error(&late),
         cpu_seconds: counts.cpu.as_secs_f64(),
         bottleneck: None,
         record_error: counts.record_error.map(|error| error.to_string()),
     };
     let shortest = plan.topology.wires.iter().map(|wire| wire.config.delay).min();
-    report.bottleneck = bottleneck(&report, shortest.unwrap_or(Duration::ZERO), late.quantile(0.99));
+    report.bottleneck =
+        bottleneck(&report, shortest.unwrap_or(Duration::ZERO), late.quantile(0.99));
     report
+}
+
+fn delay_error(late: &Late) -> DelayError {
+    DelayError {
+        mean_seconds: late.mean().as_secs_f64(),
+        p99_seconds: late.quantile(0.99).as_secs_f64(),
+        worst_seconds: late.most().as_secs_f64(),
+    }
 }
 
 /// Whether the emulator and not the network set the pace, and what to do about it.
@@ -70,7 +76,6 @@ fn bottleneck(report: &Report, delay: Duration, p99: Duration) -> Option<String>
         return Some(format!("devices lost {lost} packets that no link saw: {remedy}"));
     }
     let tolerated = TOLERATED.max(delay.mul_f64(TOLERATED_SHARE));
-    (p99 > tolerated).then(|| {
-        format!("1 % of the packets were delivered more than {p99} late: {remedy}")
-    })
+    (p99 > tolerated)
+        .then(|| format!("1 % of the packets were delivered more than {p99} late: {remedy}"))
 }

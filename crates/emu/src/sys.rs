@@ -170,7 +170,13 @@ pub(crate) fn start_so(command: &mut Command, start: Start) {
                 check(libc::setpgid(0, 0))?;
             }
             if start.dies {
-                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0))?;
+                check(libc::prctl(
+                    libc::PR_SET_PDEATHSIG,
+                    libc::SIGKILL as libc::c_ulong,
+                    0,
+                    0,
+                    0,
+                ))?;
             }
         }
         if start.capable {

@@ -68,9 +68,9 @@ impl Tally {
         self.busiest = self.busiest.max(self.second.1);
     }
 
-    /// Packets that died, by cause, without the causes that killed none.
+    /// Packets that died, by cause; all causes that a link has.
     pub(crate) fn drops(&self) -> BTreeMap<String, u64> {
-        let named = CAUSES.iter().zip(self.dropped).filter(|(_, count)| *count > 0);
+        let named = CAUSES.iter().zip(self.dropped).filter(|((c, _), _)| *c != DropCause::Host);
         named.map(|((_, word), count)| ((*word).to_owned(), count)).collect()
     }
 

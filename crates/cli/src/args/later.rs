@@ -25,9 +25,6 @@ pub(crate) enum Later {
     /// What losses mean.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Loss(Rest),
-    /// Networks in real time.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Emulate(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -56,7 +53,6 @@ impl Later {
             Self::Forecast(_) => ("forecast", "measure with `perf client`"),
             Self::Route(_) => ("route", "transfers go straight from end to end"),
             Self::Loss(_) => ("loss", "see `loss_cause` in what `cp --json` prints"),
-            Self::Emulate(_) => ("emulate", "there is nothing in its place"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
             Self::History(_) => ("history", "keep what `cp --json` prints"),

@@ -54,7 +54,8 @@ struct BenchDone<'a> {
 
 /// A bar on a terminal's stderr, nothing elsewhere.
 pub(crate) fn bar(length: u64, name: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(length.max(1)), ProgressDrawTarget::stderr_with_hz(5));
+    let bar =
+        ProgressBar::with_draw_target(Some(length.max(1)), ProgressDrawTarget::stderr_with_hz(5));
     if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:40} {percent} %  {eta} left") {
         bar.set_style(style);
     }
@@ -84,7 +85,13 @@ pub(crate) fn failed(error: &str, exit_code: u8) {
 
 /// A run for people.
 pub(crate) fn table(title: &str, run: &RunRow) {
-    line(&format!("{}  ({} s, seed {}, trace {})\n", clean(title), run.seconds, run.seed, run.trace_hash));
+    line(&format!(
+        "{}  ({} s, seed {}, trace {})\n",
+        clean(title),
+        run.seconds,
+        run.seed,
+        run.trace_hash
+    ));
     let width = run.flows.iter().map(|flow| flow.name.chars().count()).max().unwrap_or(4).max(4);
     line(&format!(
         "{:<width$}  {:<12} {:>14} {:>14} {:>7} {:>10} {:>10} {:>9}",
@@ -165,7 +172,10 @@ pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimRepr
         return;
     }
     let width = result.rows.iter().map(|row| row.key.chars().count()).max().unwrap_or(3).max(3);
-    line(&format!("{}\n{:<width$}  {:>12} {:>12} {:>12}", result.name, "key", "paper", "ours", "tolerance"));
+    line(&format!(
+        "{}\n{:<width$}  {:>12} {:>12} {:>12}",
+        result.name, "key", "paper", "ours", "tolerance"
+    ));
     for row in &result.rows {
         let ours = row.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.4}"));
         let mark = if row.ok() { "" } else { "  <- outside" };

@@ -5,3 +5,4 @@ mod copies;
 mod generated;
 mod refusals;
 mod settings;
+mod sim;

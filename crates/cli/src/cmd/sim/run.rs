@@ -18,7 +18,7 @@ use crate::exit::{Code, Exit};
 use crate::out::sim;
 
 /// Points of a curve that a plot asked for, where the scenario asks for none.
-const POINTS: u64 = 1_000;
+const POINTS: u64 = 400;
 
 /// More rows than this do not stand in the last line of a sweep.
 const MOST_ROWS: usize = 10_000;

@@ -1,0 +1,242 @@
+//! `packtrain emulate`.
+
+mod tell;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use packtrain_emu::{Child, DeviceKind, EmuError, Node, Plan, Topology, Wire};
+use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig};
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_sim::file::ScenarioFile;
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use crate::args::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
+use crate::exit::{Code, Exit};
+
+/// Ended well but too slow to be believed.
+const BOTTLENECK: Code = Code(5);
+/// What shells say when there is no such program, or it cannot be run.
+const NO_PROGRAM: Code = Code(127);
+const NOT_A_PROGRAM: Code = Code(126);
+/// Path buffers of TCP: what is in flight, what waits in the queue, and as much again, since the
+/// kernel counts its own bookkeeping.
+const BUFFER_SHARE: u64 = 4;
+
+/// `packtrain emulate`; `line` is the whole command line.
+pub(super) fn run(
+    args: &EmulateArgs,
+    matches: &ArgMatches,
+    line: &[std::ffi::OsString],
+) -> Result<Code, Exit> {
+    if let Some(EmulateCommand::Exec(args)) = &args.inside {
+        return exec(args);
+    }
+    if let Some(child) = packtrain_emu::child().map_err(failed)? {
+        return inner(child, args);
+    }
+    let json = args.json;
+    let result = outer(args, matches, line);
+    result.or_else(|exit| {
+        let error = exit.into_error();
+        if json {
+            tell::failed(&error.text, error.exit_code());
+        }
+        Err(Exit::from(error))
+    })
+}
+
+/// The process that was started to emulate.
+fn inner(child: Child, args: &EmulateArgs) -> Result<Code, Exit> {
+    child.run(&plan(args)?);
+    Ok(Code::DONE)
+}
+
+/// The process that the user started.
+fn outer(
+    args: &EmulateArgs,
+    matches: &ArgMatches,
+    line: &[std::ffi::OsString],
+) -> Result<Code, Exit> {
+    let typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if typed("topology") {
+        for name in ["rate", "rtt", "loss", "queue", "jitter", "mtu", "seed"] {
+            if typed(name) {
+                return Err(Exit::usage(format!(
+                    "--{name} does not go with --topology: write it in the file"
+                )));
+            }
+        }
+    }
+    // Mistakes are told here, before there is another process.
+    plan(args)?;
+    let own = std::env::current_exe()
+        .map_err(|error| fatal(format!("the path of this program: {error}")))?;
+    let mut command = Command::new(own);
+    command.args(line.iter().skip(1));
+    let ended = match packtrain_emu::supervise(command, "") {
+        Err(EmuError::Start { program, source }) => {
+            crate::exit::complain(&format!("{program}: {source}"));
+            let missing = source.kind() == std::io::ErrorKind::NotFound;
+            let code = if missing { NO_PROGRAM } else { NOT_A_PROGRAM };
+            if args.json {
+                tell::failed(&format!("{program}: {source}"), code.0);
+            }
+            return Ok(code);
+        }
+        ended => ended.map_err(failed)?,
+    };
+    let own = u8::try_from(ended.code).map_or(Code(255), Code);
+    let bad = ended.report.bottleneck.is_some() && !args.best_effort;
+    let code = if own == Code::DONE && bad { BOTTLENECK } else { own };
+    if args.json {
+        tell::json(&ended, code);
+    }
+    tell::people(&ended);
+    Ok(code)
+}
+
+/// `packtrain emulate exec`.
+fn exec(args: &EmulateExecArgs) -> Result<Code, Exit> {
+    let environment = packtrain_emu::enter(&args.host, args.pid).map_err(failed)?;
+    let [program, arguments @ ..] = &args.command[..] else {
+        return Err(Exit::usage("there is no command to run"));
+    };
+    let error = Command::new(program).args(arguments).envs(environment).exec();
+    crate::exit::complain(&format!("{}: {error}", program.to_string_lossy()));
+    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    Ok(if missing { NO_PROGRAM } else { NOT_A_PROGRAM })
+}
+
+/// What is to be emulated.
+fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
+    let topology = match &args.topology {
+        Some(path) => from_file(path)?,
+        None => pair(args)?,
+    };
+    topology.check().map_err(failed)?;
+    let named = |name: &str| topology.host(name).is_some();
+    let mut others = args.start.clone();
+    if let Some(far) = &args.far {
+        if !named("far") {
+            return Err(Exit::usage(
+                "this topology has no host `far`: say which with --start HOST=COMMAND",
+            ));
+        }
+        others.insert(0, ("far".to_owned(), far.clone()));
+    }
+    let first =
+        || topology.hosts().next().map_or(String::new(), |h| topology.nodes[h].name.clone());
+    let usual = || if named("near") { "near".to_owned() } else { first() };
+    let on = args.on.clone().unwrap_or_else(usual);
+    for name in others.iter().map(|(host, _)| host).chain([&on]) {
+        if !named(name) {
+            let names: Vec<_> = topology.hosts().map(|h| &topology.nodes[h].name[..]).collect();
+            return Err(Exit::usage(format!(
+                "there is no host `{name}`: there are {}",
+                names.join(", ")
+            )));
+        }
+    }
+    let buffers = (args.buffers == Buffers::Path).then(|| room(&topology));
+    Ok(Plan {
+        per_packet: args.per_packet,
+        device: match args.device {
+            Device::Auto => None,
+            Device::Tun => Some(DeviceKind::Tun),
+            Device::Packet => Some(DeviceKind::Packet),
+        },
+        buffers,
+        record: args.record.clone(),
+        command: args.command.clone(),
+        on,
+        others,
+        topology,
+    })
+}
+
+/// Two hosts and one path.
+fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
+    let (Some(rate), Some(rtt)) = (args.rate, args.rtt) else {
+        return Err(Exit::usage("say --rate and --rtt, or --topology"));
+    };
+    let packet = args.mtu.get();
+    let limit = match args.queue {
+        Queue::Packets(packets) => Limit::Packets(packets),
+        Queue::Bytes(bytes) => Limit::Bytes(bytes),
+        // A path without delay has no product; its queue holds a few packets all the same.
+        Queue::Bdp(times) => {
+            let product = rate.bytes_in(rtt).get() as f64 * times;
+            Limit::Bytes(ByteCount((product as u64).max(4 * packet)))
+        }
+    };
+    if let Limit::Bytes(bytes) = limit {
+        if bytes.get() < packet {
+            return Err(Exit::usage(format!(
+                "--queue {bytes} is below a packet of {packet} bytes: nothing would wait in it"
+            )));
+        }
+    }
+    let direction = |seed: u64| {
+        let mut link = LinkConfig::new(rate, rtt / 2, 1);
+        link.queue = QueueConfig::DropTail(limit);
+        link.mtu = args.mtu;
+        link.seed = seed;
+        if args.loss > 0.0 {
+            link.loss = LossConfig::Independent(args.loss);
+        }
+        link.jitter = args.jitter.filter(|j| !j.is_zero()).map(DelayVariation::Uniform);
+        link
+    };
+    let (forth, back) = (direction(args.seed), direction(!args.seed));
+    forth.check().map_err(|error| Exit::usage(format!("--{error}")))?;
+    Ok(Topology::pair(forth, back))
+}
+
+/// What a scenario file says of nodes and links. Every node is a host: routers and depots too.
+fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
+    let usage = |error: &dyn std::fmt::Display| Exit::usage(error.to_string());
+    let file = ScenarioFile::load(path, &[]).map_err(|error| usage(&error))?;
+    let scenario = file.scenario(0).map_err(|error| usage(&error))?;
+    let nodes = scenario.nodes.into_iter().map(|node| Node { name: node.name, host: true });
+    let wires = scenario.links.into_iter().map(|link| Wire {
+        name: link.name,
+        from: link.from,
+        to: link.to,
+        config: link.config,
+    });
+    let topology = Topology { nodes: nodes.collect(), wires: wires.collect() };
+    if topology.wires.is_empty() {
+        return Err(Exit::usage(format!("{}: there is no [[link]]", path.display())));
+    }
+    Ok(topology)
+}
+
+/// What TCP's buffers must hold so that no path of this network waits for them.
+fn room(topology: &Topology) -> ByteCount {
+    let delay = topology.wires.iter().fold(Duration::ZERO, |sum, wire| sum + wire.config.delay);
+    let rates = topology.wires.iter().flat_map(|wire| &wire.config.rate.steps);
+    let limited = rates.map(|(_, rate)| *rate).filter(|rate| *rate != DataRate::MAX);
+    let fastest = limited.max().unwrap_or(DataRate::ZERO);
+    let queues = topology.wires.iter().map(|wire| match wire.config.queue {
+        QueueConfig::DropTail(Limit::Bytes(bytes)) => bytes.get(),
+        QueueConfig::DropTail(Limit::Packets(packets)) => packets.saturating_mul(1_500),
+        _ => 0,
+    });
+    let queue = queues.max().unwrap_or(0);
+    let flight = fastest.bytes_in(delay).get();
+    ByteCount(flight.saturating_add(queue).saturating_mul(BUFFER_SHARE))
+}
+
+fn failed(error: EmuError) -> Exit {
+    match error {
+        EmuError::Topology(_) | EmuError::NotFound(_) => Exit::usage(error.to_string()),
+        error => fatal(error.to_string()),
+    }
+}
+
+fn fatal(text: String) -> Exit {
+    Exit::from(NodeError::new(FailureKind::Fatal, text))
+}
