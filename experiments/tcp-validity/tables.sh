@@ -5,6 +5,7 @@ cd "$(dirname "$0")"
 sed '/^\[sweep\]/q' scenario.toml > scenario.toml.new
 awk -F, '
     BEGIN {
+        print "repeat = 3"
         print "\"title, link.wan.rate, link.wan.rtt, link.wan.queue, link.wan.loss, duration, warm_up," \
               " flow.tcp.cc, flow.tcp.recovery\" = ["
         cc["sack1"] = "reno"; cc["newreno"] = "reno"; cc["linux-reno"] = "reno"
@@ -21,5 +22,5 @@ mv scenario.toml.new scenario.toml
 awk -F, '
     NR == FNR { if (FNR > 1) { goodput[$1] = $2; version = $6 }; next }
     FNR == 1 { print "key,value,tolerance,source" }
-    FNR > 1 && $1 in goodput { printf "%s,%.4f,5%%,ns-2 %s\n", $1, goodput[$1] / 1e6, version }
+    FNR > 1 && $1 in goodput { printf "%s,%.4f,%s,ns-2 %s\n", $1, goodput[$1] / 1e6, $10, version }
 ' ns2.csv cells.csv > paper.csv

@@ -34,12 +34,16 @@ pub struct Start {
     /// Whether the sender spaces its packets at the controller's pace. The loss-based controllers
     /// do without, but read acknowledgements otherwise.
     pub paced: bool,
+    /// Whether windows are counted in whole packets, as Linux does it: acknowledgements add up
+    /// until they make a packet, and what they had added up to is forgotten at a cut. Half a
+    /// packet a cut is 4 % of the throughput at a window of twelve.
+    pub whole_packets: bool,
 }
 
 impl Default for Start {
-    /// Ten packets, paced.
+    /// Ten packets, paced, and fractions count.
     fn default() -> Self {
-        Self { initial_window: 10, paced: true }
+        Self { initial_window: 10, paced: true, whole_packets: false }
     }
 }
 

@@ -37,7 +37,7 @@ impl Reno {
 /// Slow start, then a packet more for each window acknowledged (RFC 5681 equation 3).
 pub(crate) fn grow(window: &mut Window, acked: f64) {
     let rest = if window.in_slow_start() { window.slow_start(acked) } else { acked };
-    window.widen(rest / window.cwnd);
+    window.climb(rest, window.cwnd);
 }
 
 impl CongestionController for Reno {

@@ -37,6 +37,10 @@ pub(crate) struct Window {
     mss: f64,
     /// In packets, at least 1.
     pub(crate) cwnd: f64,
+    /// Whether it is a whole number after slow start.
+    pub(crate) whole: bool,
+    /// Then: acknowledged packets that have not yet made it wider.
+    credit: f64,
     /// In packets.
     pub(crate) ssthresh: f64,
     /// Smoothed round trip in seconds, once known.
@@ -60,6 +64,8 @@ impl Window {
         Self {
             mss,
             cwnd: f64::from(start.initial_window.max(1)).min(WIDEST / mss),
+            whole: start.whole_packets,
+            credit: 0.0,
             ssthresh: f64::INFINITY,
             srtt: config.rtt.map(Duration::as_secs_f64).filter(|rtt| *rtt > 0.0),
             next: 0,
@@ -130,6 +136,23 @@ impl Window {
         acked - used
     }
 
+    /// A packet more for every `count` packets of `acked` (Linux `tcp_cong_avoid_ai`).
+    pub(crate) fn climb(&mut self, acked: f64, count: f64) {
+        if !self.whole {
+            return self.widen(acked / count);
+        }
+        if self.credit >= count {
+            self.credit = 0.0;
+            self.widen(1.0);
+        }
+        self.credit += acked;
+        if self.credit >= count {
+            let more = (self.credit / count).floor();
+            self.credit -= more * count;
+            self.widen(more);
+        }
+    }
+
     /// `packets` more.
     pub(crate) fn widen(&mut self, packets: f64) {
         self.cwnd = (self.cwnd + packets.max(0.0)).min(WIDEST / self.mss);
@@ -137,17 +160,28 @@ impl Window {
 
     /// Threshold and window go to `factor` of the window.
     pub(crate) fn cut(&mut self, factor: f64) {
-        self.ssthresh = (self.cwnd * factor).max(LEAST_SSTHRESH);
+        self.ssthresh = self.share(factor);
         self.cwnd = self.ssthresh;
+        self.credit = 0.0;
     }
 
     /// Back to one packet. The threshold goes to `factor` of the window, but stays when the timer
     /// runs out again with nothing acknowledged in between (RFC 5681 section 3.1).
     pub(crate) fn collapse(&mut self, factor: f64) {
         if !std::mem::replace(&mut self.silent, true) {
-            self.ssthresh = (self.cwnd * factor).max(LEAST_SSTHRESH);
+            self.ssthresh = self.share(factor);
         }
         self.cwnd = 1.0;
+        self.credit = 0.0;
+    }
+
+    fn share(&self, factor: f64) -> f64 {
+        self.unit(self.cwnd * factor).max(LEAST_SSTHRESH)
+    }
+
+    /// As much of `packets` as counts.
+    pub(crate) fn unit(&self, packets: f64) -> f64 {
+        if self.whole { packets.floor() } else { packets }
     }
 
     pub(crate) fn bytes(&self) -> ByteCount {

@@ -77,6 +77,7 @@ impl Exit {
             (Some(error), Some("cp" | "verify")) => {
                 done::print(&done::Cp::new(&Outcome::from(error), code, None));
             }
+            (Some(error), Some("sim")) => crate::out::sim::failed(&error.text, code.0),
             (Some(error), Some("perf")) => done::print(&done::Perf::new(&error.into(), code)),
             _ => {}
         }

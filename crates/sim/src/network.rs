@@ -7,7 +7,6 @@ use crate::ingress::Ingress;
 use crate::route::{NONE, Routes, least_delay};
 use crate::spec::Scenario;
 use crate::stats::{LinkStats, Record};
-use crate::trace::mix;
 use crate::train::Train;
 
 /// All that lies between the ends.
@@ -40,9 +39,7 @@ pub(crate) struct LinkState {
 impl Network {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let links = scenario.links.iter().enumerate().map(|(i, spec)| {
-            let mut config = spec.config.clone();
-            // Each link its own luck, and another one for another seed of the scenario.
-            config.seed = mix(config.seed ^ mix(scenario.seed ^ mix(i as u64)));
+            let config = scenario.link_config(i);
             let late = matches!(config.queue, QueueConfig::CoDel(_));
             let record = (scenario.record == Some(i)).then(Record::default);
             // Only a delay that may be zero is short of the least one.

@@ -3,6 +3,8 @@
 use packtrain_link::LinkConfig;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::trace::mix;
+
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -30,6 +32,19 @@ pub struct Scenario {
     /// Keep the arrivals, drops and departures of every packet at this link (its index): small
     /// runs only.
     pub record: Option<usize>,
+}
+
+impl Scenario {
+    /// What link `i` is in a run: each link has its own luck, and another one for another seed of
+    /// the scenario. An emulator that uses it loses the same packets, by number, as the simulator.
+    ///
+    /// # Panics
+    /// When there is no link `i`.
+    pub fn link_config(&self, i: usize) -> LinkConfig {
+        let mut config = self.links[i].config.clone();
+        config.seed = mix(config.seed ^ mix(self.seed ^ mix(i as u64)));
+        config
+    }
 }
 
 /// A host or a router.

@@ -22,6 +22,9 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Acknowledgements for one more packet: never fewer, and while no loss was seen never more.
 const LEAST_COUNT: f64 = 2.0;
 const MOST_COUNT_UNTRIED: f64 = 20.0;
+/// With whole packets, while the window stays the same, what is found holds for so long (Linux:
+/// a 32nd of a second).
+const HOLD: Duration = Duration::from_micros(31_250);
 /// Round trips right after a cut are not those of an empty queue.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -49,6 +52,8 @@ struct Epoch {
     curve: Curve,
     /// The window that Reno would have (`W_est`).
     reno: f64,
+    /// What was found last: when, for which window, and after how many packets one more.
+    found: Option<(Time, f64, f64)>,
 }
 
 impl Cubic {
@@ -102,7 +107,7 @@ impl Cubic {
         let rest = if slow_start { self.window.slow_start(acked) } else { acked };
         if rest > 0.0 {
             let count = self.acks_for_one_more(now, rest);
-            self.window.widen(rest / count);
+            self.window.climb(rest, count);
         }
     }
 
@@ -113,19 +118,33 @@ impl Cubic {
             start: now,
             curve: Curve::new(cwnd, self.w_max.unwrap_or(0.0)),
             reno: cwnd,
+            found: None,
         });
+        let steep = self.literal && epoch.reno >= self.cwnd_prior;
+        epoch.reno += acked / cwnd * if steep { 1.0 } else { ALPHA };
+        if let Some((at, window, count)) = epoch.found.filter(|_| self.window.whole)
+            && window == cwnd
+            && now.since(at) < HOLD
+        {
+            return count;
+        }
         let ahead = self.min_rtt.unwrap_or(Duration::ZERO);
-        let target = epoch.curve.at((now.since(epoch.start) + ahead).as_secs_f64());
+        let mut target = epoch.curve.at((now.since(epoch.start) + ahead).as_secs_f64());
+        if self.window.whole {
+            let (flat, rise) = (epoch.curve.w_max, target - epoch.curve.w_max);
+            target = flat + rise.abs().floor().copysign(rise);
+        }
         let mut count = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
         if self.w_max.is_none() {
             count = count.min(MOST_COUNT_UNTRIED);
         }
-        let steep = self.literal && epoch.reno >= self.cwnd_prior;
-        epoch.reno += acked / cwnd * if steep { 1.0 } else { ALPHA };
-        if epoch.reno > cwnd {
-            count = count.min(cwnd / (epoch.reno - cwnd));
+        let reno = self.window.unit(epoch.reno);
+        if reno > cwnd {
+            count = count.min(cwnd / (reno - cwnd));
         }
-        count.max(LEAST_COUNT)
+        let count = self.window.unit(count).max(LEAST_COUNT);
+        epoch.found = Some((now, cwnd, count));
+        count
     }
 
     /// Remembers the window before a cut; fast convergence: a window smaller than last time makes
@@ -134,7 +153,10 @@ impl Cubic {
         let cwnd = self.window.cwnd;
         self.cwnd_prior = cwnd;
         let shrunk = self.w_max.is_some_and(|w_max| cwnd < w_max);
-        self.w_max = Some(if shrunk { cwnd * (1.0 + BETA) / 2.0 } else { cwnd });
+        self.w_max = Some(match shrunk {
+            true => self.window.unit(cwnd * (1.0 + BETA) / 2.0),
+            false => cwnd,
+        });
         self.epoch = None;
     }
 

@@ -6,7 +6,7 @@ use crate::bottleneck::{Bottleneck, MSS, config, silence};
 use crate::hostile;
 use crate::interface::LossRange;
 
-const UNPACED: Start = Start { initial_window: 10, paced: false };
+const UNPACED: Start = Start { initial_window: 10, paced: false, whole_packets: false };
 
 fn path(mbps: u64, rtt_ms: u64, queue: u64) -> Bottleneck {
     Bottleneck::new(DataRate::from_mbps(mbps), Duration::from_millis(rtt_ms), queue)

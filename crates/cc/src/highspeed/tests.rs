@@ -37,7 +37,7 @@ fn the_table_of_the_rfc() {
 #[test]
 fn from_a_cut_at_a_thousand_packets() {
     let mut path = Bottleneck::new(DataRate::from_mbps(100), Duration::from_millis(100), 400);
-    let start = Start { initial_window: 10, paced: false };
+    let start = Start { paced: false, ..Start::default() };
     let mut controller = HighSpeed::new(&config(), &start);
     let (span, step) = (Duration::from_secs(40), Duration::from_secs(1));
     insta::assert_snapshot!(path.curve(&mut controller, span, step));

@@ -6,7 +6,7 @@ use crate::bottleneck::{Bottleneck, MSS, config, silence};
 use crate::hostile;
 
 fn curve(mut path: Bottleneck, seconds: u64, step_ms: u64) -> String {
-    let mut reno = Reno::new(&config(), &Start { initial_window: 2, paced: false });
+    let mut reno = Reno::new(&config(), &Start { initial_window: 2, paced: false, ..Start::default() });
     path.curve(&mut reno, Duration::from_secs(seconds), Duration::from_millis(step_ms))
 }
 
@@ -42,6 +42,15 @@ fn a_packet_a_round_trip_after_slow_start() {
 fn counting_acknowledgements_a_late_one_is_one() {
     let mut counts = [Reno::new, Reno::by_acks].map(|new| new(&config(), &Start::default()));
     for reno in &mut counts {
+        reno.on_sent(&Sent {
+            now: Time::ZERO,
+            first: 0,
+            count: 10,
+            bytes: ByteCount(10 * MSS),
+            in_flight: ByteCount(10 * MSS),
+            retransmission: false,
+            app_limited: false,
+        });
         let acked = ByteCount(2 * MSS);
         reno.on_feedback(&Feedback { acked, largest_acked: Some(1), ..silence(Time::ZERO) });
     }

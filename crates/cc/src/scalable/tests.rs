@@ -5,7 +5,7 @@ use super::*;
 use crate::bottleneck::{Bottleneck, config};
 use crate::hostile;
 
-const UNPACED: Start = Start { initial_window: 10, paced: false };
+const UNPACED: Start = Start { initial_window: 10, paced: false, whole_packets: false };
 
 #[test]
 fn a_hundredth_an_acknowledgement_above_sixteen_packets() {

@@ -75,3 +75,25 @@ fn a_window_that_is_not_used_does_not_grow() {
     sent(&mut window, 1_600, 750);
     assert_eq!(window.on_feedback(&acked(3, 1)), Ask::Grow(1.0));
 }
+
+#[test]
+fn whole_packets_add_up_and_a_cut_forgets_what_was_added() {
+    let start = Start { whole_packets: true, ..Start::default() };
+    let mut window = Window::new(&config(), &start);
+    window.cut(0.5);
+    assert_eq!(window.cwnd, 5.0);
+    for _ in 0..2 {
+        window.climb(2.0, 5.0);
+    }
+    assert_eq!(window.cwnd, 5.0);
+    window.climb(2.0, 5.0);
+    assert_eq!(window.cwnd, 6.0);
+    // One is left of the six; with four more it would be wider.
+    window.climb(4.0, 6.0);
+    window.cut(0.5);
+    assert_eq!(window.cwnd, 3.0);
+    window.climb(2.0, 3.0);
+    assert_eq!(window.cwnd, 3.0);
+    window.cut(0.7);
+    assert_eq!(window.cwnd, 2.0);
+}

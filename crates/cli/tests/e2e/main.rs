@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod copy;
+mod emulate;
 mod demo;
 mod faults;
 mod guide;

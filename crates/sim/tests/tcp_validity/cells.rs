@@ -14,6 +14,8 @@ pub(crate) struct Cell {
     pub(crate) key: String,
     /// It takes a second at most.
     pub(crate) quick: bool,
+    /// By which share the throughput may differ.
+    pub(crate) tolerance: f64,
     pub(crate) scenario: Scenario,
 }
 
@@ -35,7 +37,9 @@ pub(crate) fn cells() -> Vec<Cell> {
     let cell = |(run, row): (usize, Vec<String>)| {
         let scenario = file.scenario(run as u64).unwrap();
         assert_eq!(scenario.title, row[0], "tables.sh makes one from the other");
-        Cell { key: row[0].clone(), quick: row[8] == "yes", scenario }
+        let percent: f64 = row[9].trim_end_matches('%').parse().unwrap();
+        let (quick, tolerance) = (row[8] == "yes", percent / 100.0);
+        Cell { key: row[0].clone(), quick, tolerance, scenario }
     };
     rows.into_iter().enumerate().map(cell).collect()
 }

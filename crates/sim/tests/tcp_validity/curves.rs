@@ -27,19 +27,20 @@ struct Tooth {
 
 /// The mean tooth, those of the start left out.
 fn tooth(curve: &[f64]) -> Tooth {
-    let mut falls: Vec<usize> =
-        (1..curve.len()).filter(|i| curve[*i] < (1.0 - FALL) * curve[*i - 1]).collect();
-    falls.dedup_by(|later, earlier| {
-        let same = *later - *earlier < ONE_FALL;
-        *earlier = if same { *later } else { *earlier };
-        same
-    });
-    let teeth: Vec<&[f64]> = falls
-        .windows(2)
-        .filter(|ends| ends[0] > curve.len() / 8)
-        .map(|ends| &curve[ends[0]..ends[1]])
-        .collect();
-    assert!(teeth.len() >= 3, "{falls:?}");
+    // First and last sample of each fall.
+    let mut falls: Vec<(usize, usize)> = Vec::new();
+    for i in (1..curve.len()).filter(|i| curve[*i] < (1.0 - FALL) * curve[*i - 1]) {
+        match falls.last_mut() {
+            Some((_, last)) if i - *last < ONE_FALL => *last = i,
+            _ => falls.push((i, i)),
+        }
+    }
+    falls.retain(|(first, _)| *first > curve.len() / 8);
+    // With fast convergence long and short teeth take turns: an even number of them.
+    let skip = usize::from(falls.len().is_multiple_of(2));
+    let ends = falls.get(skip..).unwrap_or_default();
+    let teeth: Vec<&[f64]> = ends.windows(2).map(|ends| &curve[ends[0].1..ends[1].0]).collect();
+    assert!(teeth.len() >= 2, "{falls:?}");
     let many = teeth.len() as f64;
     let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (PLACES - 1)];
     Tooth {

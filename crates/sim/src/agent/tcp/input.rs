@@ -252,7 +252,11 @@ impl Sender {
     pub(super) fn feedback(&mut self, now: Time, delivered: &Delivered, timeout: bool) {
         // Window controllers do not grow before the losses of their round are repaired.
         let in_recovery = delivered.repaired || matches!(self.phase, Phase::Recovery(_));
-        let repairing = in_recovery && !self.self_governed();
+        // Nor do they on what only SACK reports (RFC 5681 section 3.1), as long as that is not the
+        // usual way because of reordering (Linux' tcp_may_raise_cwnd): the first of these tell of
+        // a loss, and growing on them loses another packet.
+        let out_of_order = delivered.advanced == 0 && !self.rack.reordered;
+        let repairing = (in_recovery || out_of_order) && !self.self_governed();
         let round_ended = self.largest_acked.is_some_and(|largest| largest >= self.round_end);
         if round_ended {
             self.round_end = self.index;

@@ -132,7 +132,8 @@ impl Receiver {
     }
 
     fn duplicate(&mut self, at: Time, segment: u64, ctx: &mut Ctx<'_>) {
-        if !self.sack {
+        // Short connections forget their state once complete: the answer is plain then.
+        if !self.sack || self.complete() {
             return self.acknowledge(at, ctx);
         }
         self.pending = 0;

@@ -98,7 +98,12 @@ impl Sender {
     pub(crate) fn connection(spec: &TcpSpec, shape: Shape, seed: u64) -> Result<Self, SimError> {
         let config =
             ControllerConfig { mtu: spec.mss, seed, now: shape.start, ceiling: None, rtt: None };
-        let start = Start { initial_window: spec.initial_window, paced: spec.paced };
+        let start = Start {
+            initial_window: spec.initial_window,
+            paced: spec.paced,
+            // Who repairs losses as Linux does counts as Linux does.
+            whole_packets: spec.recovery == Recovery::Rack,
+        };
         let cc = packtrain_cc::build_with(&spec.cc, &config, &start).map_err(|error| {
             SimError::invalid(format!("flows[{}].cc", shape.flow), error.to_string())
         })?;

@@ -1,0 +1,107 @@
+//! `packtrain emulate` from end to end.
+
+use std::fs;
+
+use crate::rig::{Ended, Rig, skipped};
+
+/// Whether this machine lets us make namespaces; without them the command says so and ends with 7.
+fn allowed(rig: &Rig) -> bool {
+    let ended = rig
+        .run(rig.packtrain().args(["emulate", "--rate", "10mbit", "--rtt", "2ms", "--", "true"]));
+    if ended.code == 7 {
+        assert!(ended.stderr.contains("namespaces"), "{}", ended.stderr);
+        skipped(&format!("no namespaces: {}", ended.stderr));
+        return false;
+    }
+    // 5: the machine is too busy to emulate faithfully, which is no matter here.
+    assert!(matches!(ended.code, 0 | 5), "{}", ended.stderr);
+    true
+}
+
+fn last(ended: &Ended) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&ended.stdout);
+    serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a last line of JSON")
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    let path = ["emulate", "--rate", "100mbit", "--rtt", "4ms", "--json"];
+    let ended = rig.run(rig.packtrain().args(path).args(["--", "sh", "-c", "exit 7"]));
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+    let line = last(&ended);
+    assert_eq!((&line["event"], &line["command_exit_code"]), (&"done".into(), &7.into()));
+    assert_eq!(line["links"][0]["name"], "near>far");
+    let none = rig.run(rig.packtrain().args(path).args(["--", "no-such-program-here"]));
+    assert_eq!(none.code, 127, "{}", none.stderr);
+}
+
+#[test]
+fn a_transfer_crosses_the_path() {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    let served = rig.path("served");
+    fs::create_dir(&served).expect("a folder");
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let ticket = rig.path("ticket");
+    let far = format!(
+        "exec {program} perf server --listen 10.77.0.2:7876 --tests 1 --ticket-file {}",
+        ticket.display()
+    );
+    let near = format!(
+        "{program} perf client 10.77.0.2:7876 --ticket @{} --bytes 4000000",
+        ticket.display()
+    );
+    let path = ["emulate", "--rate", "200mbit", "--rtt", "10ms", "--best-effort", "--json"];
+    let command = ["--far", &far, "--", "sh", "-c", &near];
+    let ended = rig.ok(rig.packtrain().args(path).args(command));
+    let bytes = last(&ended)["links"][0]["delivered_bytes"].as_u64();
+    assert!(bytes.is_some_and(|bytes| bytes > 4_000_000), "{bytes:?}");
+}
+
+#[test]
+fn a_topology_that_is_wrong_is_told_before_anything_runs() {
+    let rig = Rig::local();
+    let file = rig.path("net.toml");
+    fs::write(&file, "[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"-5mbit\"\ndelay = \"1ms\"\n")
+        .expect("a file");
+    let ended = rig.run(rig.packtrain().args(["emulate", "--topology"]).arg(&file).args([
+        "--",
+        "touch",
+        "/nowhere/at/all",
+    ]));
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("net.toml:4"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("rate"), "{}", ended.stderr);
+}
+
+#[test]
+fn impossible_values_are_refused() {
+    let rig = Rig::local();
+    let base = ["--rate", "1gbit", "--rtt", "10ms"];
+    for (option, value) in [
+        ("--rate", "-1gbit"),
+        ("--rate", "5"),
+        ("--rtt", "-1ms"),
+        ("--loss", "1.5"),
+        ("--queue", "10B"),
+        ("--queue", "0packets"),
+        ("--mtu", "10"),
+        ("--jitter", "soon"),
+    ] {
+        let mut words = base.map(str::to_owned).to_vec();
+        match words.iter().position(|word| word == option) {
+            Some(i) => words[i + 1] = value.to_owned(),
+            None => words.extend([option.to_owned(), value.to_owned()]),
+        }
+        let words = words.chunks(2).map(|pair| pair.join("="));
+        let ended = rig.run(rig.packtrain().arg("emulate").args(words).args(["--", "true"]));
+        assert_eq!(ended.code, 2, "{option} {value}: {}", ended.stderr);
+        assert!(ended.stderr.contains(option), "{option} {value}: {}", ended.stderr);
+    }
+}
