@@ -33,9 +33,13 @@ pub(crate) fn rows(file: &str) -> Vec<Vec<String>> {
 pub(crate) fn cells() -> Vec<Cell> {
     let file = ScenarioFile::load(&folder().join("scenario.toml"), &[]).unwrap();
     let rows = rows("cells.csv");
-    assert_eq!(rows.len() as u64, file.runs(), "tables.sh makes one from the other");
+    assert_eq!(
+        rows.len() as u64 * file.repeat(),
+        file.runs(),
+        "tables.sh makes one from the other"
+    );
     let cell = |(run, row): (usize, Vec<String>)| {
-        let scenario = file.scenario(run as u64).unwrap();
+        let scenario = file.scenario(run as u64 * file.repeat()).unwrap();
         assert_eq!(scenario.title, row[0], "tables.sh makes one from the other");
         let percent: f64 = row[9].trim_end_matches('%').parse().unwrap();
         let (quick, tolerance) = (row[8] == "yes", percent / 100.0);
