@@ -1,6 +1,8 @@
 //! HighSpeed TCP: RFC 3649. Above 38 packets the window grows by `a(w)` packets a round trip and a
 //! loss takes `b(w)` of it, so that 10 Gbit/s need no loss rate below one in ten million.
 
+// The same on every machine, which the C library's are not.
+use libm::{exp, log};
 use packtrain_units::{ByteCount, DataRate};
 
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
@@ -25,7 +27,7 @@ fn decrease(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return HALF;
     }
-    let share = (w.ln() - LOW_WINDOW.ln()) / (HIGH_WINDOW.ln() - LOW_WINDOW.ln());
+    let share = (log(w) - log(LOW_WINDOW)) / (log(HIGH_WINDOW) - log(LOW_WINDOW));
     ((HIGH_DECREASE - HALF) * share + HALF).max(HIGH_DECREASE)
 }
 
@@ -35,8 +37,8 @@ fn increase(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return 1.0;
     }
-    let slope = (HIGH_P.ln() - LOW_P.ln()) / (HIGH_WINDOW.ln() - LOW_WINDOW.ln());
-    let p = LOW_P * (slope * (w.ln() - LOW_WINDOW.ln())).exp();
+    let slope = (log(HIGH_P) - log(LOW_P)) / (log(HIGH_WINDOW) - log(LOW_WINDOW));
+    let p = LOW_P * exp(slope * (log(w) - log(LOW_WINDOW)));
     let b = decrease(w);
     (w * w * p * 2.0 * b / (2.0 - b)).max(1.0)
 }

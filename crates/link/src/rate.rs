@@ -175,7 +175,27 @@ impl Transmitter {
             work = work.saturating_sub(done);
             at = cursor.end;
             cursor = self.after(cursor);
+            if cursor.step == 0
+                && let Some(period) = self.period
+                && let Some(rounds) = work.checked_div(self.round_work(period))
+                && rounds > 1
+            {
+                // Whole rounds of the schedule at once, and the last one step by step.
+                let rounds = u64::try_from(rounds - 1).unwrap_or(u64::MAX);
+                work -= self.round_work(period) * u128::from(rounds);
+                at += period * rounds;
+                cursor = self.at_step(at, 0);
+            }
         }
+    }
+
+    /// What is sent in one round of the schedule.
+    fn round_work(&self, period: Duration) -> u128 {
+        let ends = self.steps.iter().skip(1).map(|step| step.0).chain([period]);
+        let spans = self.steps.iter().zip(ends).map(|((from, rate), to)| {
+            u128::from(rate.as_bps()) * u128::from(to.saturating_sub(*from).as_nanos())
+        });
+        spans.sum()
     }
 
     fn seek(&mut self, at: Time) {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use packtrain_io::{clock, entropy};
 use packtrain_transfer::FailureKind;
 
-use crate::api::NodeError;
+use crate::api::{NodeError, StopHandle};
 
 /// Runs the demo; prints what it does to standard output.
 ///
@@ -91,6 +91,14 @@ impl Drop for Place {
         // What cannot be removed is in the system's temporary directory and named after us.
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// An error once the user has asked for the end, so that everything the demo made is put away.
+fn go_on(stop: &StopHandle) -> Result<(), NodeError> {
+    if stop.requested().is_none() {
+        return Ok(());
+    }
+    Err(NodeError::new(FailureKind::Cancelled, "stopped; nothing was left behind"))
 }
 
 fn failed(what: &str) -> impl Fn(std::io::Error) -> NodeError + '_ {

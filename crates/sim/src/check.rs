@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use packtrain_units::{ByteCount, Time};
+use packtrain_units::{ByteCount, DataRate, Time};
 
 use crate::error::SimError;
 use crate::route::Routes;
@@ -69,7 +69,8 @@ impl Scenario {
         refuse(!recorded, top("record"), "there is no such link")?;
         let Some(every) = self.sample else { return Ok(()) };
         refuse(every.is_zero(), top("sample"), "must be longer than zero")?;
-        let points = self.duration.as_nanos() / every.as_nanos() * self.flows.len() as u64;
+        let points = self.duration.as_nanos() / every.as_nanos();
+        let points = points.saturating_mul(self.flows.len() as u64);
         refuse(points > MOST_SAMPLES, top("sample"), "more than ten million points: longer")
     }
 
@@ -116,18 +117,46 @@ impl Scenario {
         match &flow.kind {
             FlowKind::Tcp(tcp) => {
                 check_tcp(tcp, at)?;
+                let endless = tcp.bytes.is_none() && tcp.window.is_none();
+                self.check_limit(flow, routes, endless, at)?;
                 self.check_size(flow, routes, tcp.mss + tcp.header, at, "mss")
             }
             FlowKind::Short(short) => {
                 check_short(short, at)?;
                 self.check_size(flow, routes, short.tcp.mss + short.tcp.header, at, "mss")
             }
-            FlowKind::Engine(engine) => check_engine(engine, at),
+            FlowKind::Engine(engine) => {
+                check_engine(engine, at)?;
+                let endless = engine.bytes.is_none() && engine.ceiling.is_none();
+                self.check_limit(flow, routes, endless, at)
+            }
             FlowKind::Cross(cross) => {
                 cross.check().map_err(|e| SimError::invalid(at(e.field), e.what))?;
                 self.check_size(flow, routes, cross.packet, at, "packet")
             }
         }
+    }
+
+    /// Whether anything keeps a flow without end from growing for ever.
+    fn check_limit(
+        &self,
+        flow: &FlowSpec,
+        routes: &Routes,
+        endless: bool,
+        at: &dyn Fn(&str) -> String,
+    ) -> Checked {
+        let (mut node, mut limited) = (flow.from, !endless);
+        while node != flow.to {
+            let link = &self.links[routes.next(node, flow.to as u32) as usize];
+            limited |= link.config.rate.steps.iter().all(|(_, rate)| *rate != DataRate::MAX);
+            node = link.to;
+        }
+        refuse(
+            !limited,
+            || at("bytes"),
+            "no link of the way has a rate, so a flow without end would grow for ever: give a link a \
+             rate, or the flow `bytes`",
+        )
     }
 
     /// Whether full packets fit through every link of the way.

@@ -14,14 +14,14 @@
 //! same, bit for bit, for every longest train (`Scenario::train`).
 
 mod agent;
+pub mod bench;
 mod check;
 mod error;
+pub mod file;
+pub mod fuzzing;
 mod ingress;
 mod network;
 mod node;
-pub mod bench;
-pub mod file;
-pub mod fuzzing;
 pub mod outcome;
 pub mod plot;
 pub mod reproduce;
@@ -30,8 +30,8 @@ mod route;
 mod run;
 mod scheduler;
 pub mod spec;
-pub mod sweep;
 mod stats;
+pub mod sweep;
 mod trace;
 mod train;
 

@@ -24,7 +24,7 @@ pub(crate) struct Network {
 
 /// A link with what it sent.
 pub(crate) struct LinkState {
-    link: Link<Train>,
+    pub(crate) link: Link<Train>,
     to: usize,
     /// What a delay of zero is short of the least delay.
     extra: Duration,

@@ -239,7 +239,8 @@ impl Node {
                 ends.at_warm_up[end] = ends.all[end].counts();
             }
             for &link in &self.outward {
-                net.links[link].stats.warmed_up();
+                let state = &mut net.links[link];
+                state.stats.warmed_up(state.link.busy_until());
             }
         }
         if self.marks.sample == now {

@@ -71,7 +71,7 @@ pub struct LinkOutcome {
     pub name: String,
     /// Packets offered.
     pub offered: u64,
-    /// Bytes transmitted.
+    /// Bytes transmitted until the end; what waits then is not counted.
     pub transmitted: ByteCount,
     /// Bytes transmitted after the warm-up, by what the link could have.
     pub utilisation: f64,

@@ -100,7 +100,8 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let counts = since(2 * index).and(&since(2 * index + 1));
     let warm = (Time::ZERO + scenario.warm_up).max(spec.start);
     let completed = sender.completed_at();
-    let until = completed.unwrap_or(Time::ZERO + scenario.duration);
+    let end = Time::ZERO + scenario.duration;
+    let until = completed.or(spec.stop).unwrap_or(end).min(end);
     let at_links = done.net.links.iter().filter_map(|link| link.stats.flows.get(index)?.as_deref());
     let longest = at_links.clone().max_by_key(|at| at.mean());
     FlowOutcome {
@@ -132,15 +133,22 @@ fn rate(bytes: u64, span: Duration) -> DataRate {
 
 fn link(scenario: &Scenario, index: usize, net: &Network) -> LinkOutcome {
     let (spec, stats) = (&scenario.links[index], &net.links[index].stats);
-    let packets = stats.passed - stats.at_warm_up.0;
-    let bytes = stats.bytes - stats.at_warm_up.1 + packets * spec.config.overhead.get();
+    let (before, bytes_before, busy_at_warm_up) = stats.at_warm_up;
+    let packets = stats.passed - before;
+    let bytes = stats.bytes - bytes_before + packets * spec.config.overhead.get();
     let (from, to) = (Time::ZERO + scenario.warm_up, Time::ZERO + scenario.duration);
     let could = capacity(spec, from, to);
+    // Packets count when they are taken in; those still waiting at an instant keep the transmitter
+    // busy from then on without a pause.
+    let waiting = |at: Time, until: Time| capacity(spec, at, until.max(at));
+    let left = waiting(to, net.links[index].link.busy_until());
+    let bits = bytes as f64 * 8.0 + waiting(from, busy_at_warm_up) - left;
+    let transmitted = stats.bytes.saturating_sub((left / 8.0) as u64);
     LinkOutcome {
         name: spec.name.clone(),
         offered: stats.offered,
-        transmitted: ByteCount(stats.bytes),
-        utilisation: if could > 0.0 { bytes as f64 * 8.0 / could } else { 0.0 },
+        transmitted: ByteCount(transmitted),
+        utilisation: if could > 0.0 { (bits / could).clamp(0.0, 1.0) } else { 0.0 },
         dropped: stats.dropped,
     }
 }

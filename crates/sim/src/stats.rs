@@ -109,8 +109,9 @@ pub(crate) struct LinkStats {
     pub(crate) passed: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// `passed` and `bytes` at the end of the warm-up.
-    pub(crate) at_warm_up: (u64, u64),
+    /// `passed` and `bytes` at the end of the warm-up, and until when the transmitter was busy
+    /// with them.
+    pub(crate) at_warm_up: (u64, u64, Time),
     /// By cause: overflow, early, random, other.
     pub(crate) dropped: [u64; 4],
     /// By flow, from the first packet on.
@@ -156,9 +157,9 @@ impl Record {
 
 impl LinkStats {
     /// Forgets what was before the warm-up.
-    pub(crate) fn warmed_up(&mut self) {
+    pub(crate) fn warmed_up(&mut self, busy_until: Time) {
         self.flows.iter_mut().for_each(|flow| *flow = None);
-        self.at_warm_up = (self.passed, self.bytes);
+        self.at_warm_up = (self.passed, self.bytes, busy_until);
     }
 
     fn flow(&mut self, flow: u32) -> &mut FlowAtLink {

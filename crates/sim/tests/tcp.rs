@@ -218,7 +218,9 @@ fn nothing_vanishes_in_a_link() {
     let link = &outcome.links[0];
     let dropped: u64 = link.dropped.iter().sum();
     assert!(dropped > 100, "{link:?}");
-    assert_eq!(link.offered, link.transmitted.get() / 1_000 + dropped);
+    // At the end up to twenty wait and one is on its way out.
+    let waiting = link.offered - dropped - link.transmitted.get() / 1_000;
+    assert!(waiting <= 21, "{link:?}");
     assert_eq!(link.offered, outcome.flows.iter().map(|f| f.sent_packets).sum::<u64>());
     let lost: u64 = outcome.flows.iter().map(|f| f.dropped_packets).sum();
     assert_eq!(lost, dropped);

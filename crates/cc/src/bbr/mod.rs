@@ -80,7 +80,7 @@ impl Bbr {
             repair: Repair::Open,
             recover: 0,
             conserving: false,
-            model: Model::new(config.now),
+            model: Model::new(config.now, config.mtu.get().max(1) as f64),
             modes: Modes::new(config.now, Rng::new(config.seed)),
             was_app_limited: false,
         }

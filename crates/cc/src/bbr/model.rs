@@ -24,6 +24,8 @@ pub(super) struct Model {
     /// Packets in all.
     pub(super) delivered: f64,
     lost: f64,
+    /// Bytes of a packet: the policer counts in bytes, all else in packets.
+    mss: f64,
     policer: Policer,
     pub(super) aggregation: Aggregation,
     /// In seconds, and when it was seen.
@@ -32,8 +34,9 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time, mss: f64) -> Self {
         Self {
+            mss,
             next: 0,
             newest: 0,
             round_end: 0,
@@ -57,7 +60,7 @@ impl Model {
 
     /// The rate to go by: a policer's, if there seems to be one.
     pub(super) fn rate(&self) -> f64 {
-        self.policer.rate().unwrap_or(self.max_rate.get())
+        self.policer.rate().map_or(self.max_rate.get(), |bytes| bytes / self.mss)
     }
 
     pub(super) fn is_policed(&self) -> bool {
@@ -83,7 +86,7 @@ impl Model {
     }
 
     fn totals(&self, now: Time) -> Totals {
-        Totals { now, delivered: self.delivered, lost: self.lost }
+        Totals { now, delivered: self.delivered * self.mss, lost: self.lost * self.mss }
     }
 
     /// True if the time of a policer is over.

@@ -6,7 +6,8 @@ use crate::bottleneck::{Bottleneck, MSS, config, silence};
 use crate::hostile;
 
 fn curve(mut path: Bottleneck, seconds: u64, step_ms: u64) -> String {
-    let mut reno = Reno::new(&config(), &Start { initial_window: 2, paced: false, ..Start::default() });
+    let mut reno =
+        Reno::new(&config(), &Start { initial_window: 2, paced: false, ..Start::default() });
     path.curve(&mut reno, Duration::from_secs(seconds), Duration::from_millis(step_ms))
 }
 

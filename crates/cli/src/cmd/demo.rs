@@ -1,25 +1,43 @@
 //! `packtrain demo`.
 
+use packtrain_node::api::StopHandle;
 use packtrain_node::demo;
 use packtrain_node::demo::to::{self, ToRequest};
 use packtrain_node::demo::wan::{self, EndRequest, NearRequest};
 
 use crate::args::{DemoArgs, DemoEnd};
 use crate::exit::{Code, Exit};
+use crate::signals;
 
 /// The demo that was asked for.
 pub(super) fn run(args: DemoArgs) -> Result<Code, Exit> {
     if let Some(end) = args.end {
         return Ok(Code(wan::run_end(&request(end))?));
     }
+    let stop = StopHandle::new();
+    if args.to.is_some() || args.wan {
+        signals::watch(&stop, true);
+    }
+    let ended = play(args, &stop);
+    match stop.requested() {
+        Some(signal) => {
+            ended.err().map(Exit::report);
+            Ok(Code(128 + u8::try_from(signal).unwrap_or(0)))
+        }
+        None => ended.map(|()| Code::DONE),
+    }
+}
+
+fn play(args: DemoArgs, stop: &StopHandle) -> Result<(), Exit> {
     if let Some(host) = args.to {
-        to::run(&ToRequest { host, ssh: args.ssh.0, remote_path: args.remote_path })?;
+        let (ssh, remote_path) = (args.ssh.0, args.remote_path);
+        to::run(&ToRequest { host, ssh, remote_path, stop: stop.clone() })?;
     } else if args.wan {
-        wan::run(args.seed)?;
+        wan::run(args.seed, stop)?;
     } else {
         demo::run()?;
     }
-    Ok(Code::DONE)
+    Ok(())
 }
 
 fn request(end: DemoEnd) -> EndRequest {

@@ -8,8 +8,8 @@ use packtrain_io::{clock, entropy};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
-use super::{failed, say};
-use crate::api::NodeError;
+use super::{failed, go_on, say};
+use crate::api::{NodeError, StopHandle};
 
 /// How long each of the two sends.
 const SPAN: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub struct ToRequest {
     pub ssh: Vec<String>,
     /// The command to start there.
     pub remote_path: String,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
 }
 
 /// What one of the two did.
@@ -66,14 +68,14 @@ pub fn run(request: &ToRequest) -> Result<(), NodeError> {
     let mut pipe = place.ssh();
     let file = format!("{}/pipe", place.dir);
     pipe.arg(format!("cat > {file} && {{ sync {file} 2>/dev/null || sync; }} && rm {file}"));
-    let pipe = feed(pipe, most, "the ssh pipe")?;
+    let pipe = feed(pipe, most, "the ssh pipe", &request.stop)?;
     say(&format!("  ssh pipe   {:>7.0} Mbit/s", mbits(&pipe)));
     let program = std::env::current_exe().map_err(failed("this program"))?;
     let mut copy = Command::new(program);
     copy.args(["cp", "--json", "--retries", "0"]);
     copy.args(["--remote-path", &request.remote_path, "-e", &quoted(&request.ssh)]);
     copy.arg("-").arg(format!("{to}:{}/packtrain", place.dir));
-    let copy = feed(copy, most, "packtrain cp")?;
+    let copy = feed(copy, most, "packtrain cp", &request.stop)?;
     say(&format!("  packtrain  {:>7.0} Mbit/s", mbits(&copy)));
     say(&verdict(&pipe, &copy));
     Ok(())
@@ -164,7 +166,12 @@ impl Drop for Place<'_> {
 
 /// Feeds noise to `command` for the span, or until `most`; what it did from the first bytes that
 /// pipes alone could not hold.
-fn feed(mut command: Command, most: u64, what: &'static str) -> Result<Ran, NodeError> {
+fn feed(
+    mut command: Command,
+    most: u64,
+    what: &'static str,
+    stop: &StopHandle,
+) -> Result<Ran, NodeError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().map_err(failed(what))?;
     let mut input = child.stdin.take();
@@ -176,6 +183,11 @@ fn feed(mut command: Command, most: u64, what: &'static str) -> Result<Ran, Node
     }
     let (mut sent, mut start) = (0_u64, clock::now());
     while let Some(pipe) = &mut input {
+        if let Err(stopped) = go_on(stop) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(stopped);
+        }
         if sent <= PRIMING {
             start = clock::now();
         }
@@ -192,6 +204,7 @@ fn feed(mut command: Command, most: u64, what: &'static str) -> Result<Ran, Node
     }
     drop(input.take());
     let output = child.wait_with_output().map_err(failed(what))?;
+    go_on(stop)?;
     let took = clock::now().since(start);
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {

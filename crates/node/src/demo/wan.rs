@@ -21,8 +21,8 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use self::lane::{Lane, Moved, Mover, Wan};
 pub use self::near::NearRequest;
 use self::show::Bar;
-use super::{Place, failed, files, say};
-use crate::api::NodeError;
+use super::{Place, failed, files, go_on, say};
+use crate::api::{NodeError, StopHandle};
 
 /// What the path is like.
 const RTT: Duration = Duration::from_millis(100);
@@ -77,11 +77,11 @@ pub fn run_end(request: &EndRequest) -> Result<u8, NodeError> {
 ///
 /// # Errors
 /// No namespaces, no disk, files that differ at the end.
-pub fn run(seed: u64) -> Result<(), NodeError> {
+pub fn run(seed: u64, stop: &StopHandle) -> Result<(), NodeError> {
     let place = Place::new()?;
     let program = std::env::current_exe().map_err(failed("this program"))?;
-    namespaces(&program, &place.0)?;
-    let rate = carried(&program, &place.0)?;
+    namespaces(&program, &place.0, stop)?;
+    let rate = carried(&program, &place.0, stop)?;
     let wan = Wan { rate, rtt: RTT, loss: LOSS, seed };
     let source = place.0.join("files");
     let total = files::make_small(&source, rate)?;
@@ -91,7 +91,7 @@ pub fn run(seed: u64) -> Result<(), NodeError> {
          machine, each mover alone on an identical path (seed {seed})\n"
     ));
     let whole = files::digest_contents(&source)?;
-    let lane = Lane { program: &program, place: &place.0, wan, total };
+    let lane = Lane { program: &program, place: &place.0, wan, total, stop };
     let mut rows = Vec::new();
     for mover in movers(&program, &place.0, &source) {
         let name = match &mover {
@@ -114,7 +114,7 @@ pub fn run(seed: u64) -> Result<(), NodeError> {
         let _ = fs::remove_dir_all(lane.target(name));
     }
     say(&format!("\n{}", show::table(&rows)));
-    verdict(&rows)
+    verdict(&rows, &wan)
 }
 
 /// The files may lie one folder down: movers that copy a directory make it.
@@ -124,14 +124,14 @@ fn files_of(target: &Path) -> PathBuf {
 }
 
 /// The last lines: by how much, and why.
-fn verdict(rows: &[(&'static str, Result<Moved, String>)]) -> Result<(), NodeError> {
+fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<(), NodeError> {
     let find =
         |name: &str| rows.iter().find(|(n, _)| *n == name).and_then(|(_, m)| m.as_ref().ok());
     let Some(ours) = find("native") else {
         let text = "the native transport did not run: see the line above";
         return Err(NodeError::new(FailureKind::Fatal, text));
     };
-    if !ours.whole {
+    if !ours.whole && !ours.stopped {
         let text = "what the native transport moved differs from its source: a bug, report it";
         return Err(NodeError::new(FailureKind::Integrity, text));
     }
@@ -148,48 +148,69 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)]) -> Result<(), NodeErr
         return Ok(());
     };
     let ratio = |m: &Moved| ours.goodput() / m.goodput().max(1.0);
-    let cubic =
-        find("tcp cubic").map_or_else(String::new, |c| format!(" and {:.1} times cubic", ratio(c)));
+    let cubic = find("tcp cubic");
+    let times = cubic.map_or_else(String::new, |c| format!(" and {:.1} times cubic", ratio(c)));
     say(&format!(
-        "native moved {:.2} times as fast as the best peer ({name}){cubic}: {}",
+        "native moved {:.2} times as fast as the best peer ({name}){times}: {}",
         ratio(peer),
-        why(ours, find("tcp cubic"))
+        why(ours, cubic, wan)
     ));
     Ok(())
 }
 
-/// What the losses say of the difference.
-fn why(ours: &Moved, cubic: Option<&Moved>) -> String {
-    let random = ours.lost - ours.overflow.min(ours.lost);
-    let cubic = cubic.map_or_else(String::new, |c| {
-        format!(
-            "; cubic halted its growth at each of its {} losses and sat below the path's rate for \
-             the many round trips that growing back takes",
-            c.lost
-        )
-    });
-    format!(
-        "it took {random} of its {} lost packets for what they were, faults of the wire and not \
-         congestion, sent them again and kept its rate{cubic}",
-        ours.lost
-    )
+/// What was seen of each, and what the algorithms make of it.
+fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
+    let share = |m: &Moved| m.goodput() * 100.0 / wan.rate.as_bps() as f64;
+    let random = ours.lost.saturating_sub(ours.overflow);
+    let mut text = format!(
+        "of its packets the path lost {random} at random, which it does not take for congestion, and \
+         its queue dropped {}; it used {:.0} % of the path from start to sync",
+        ours.overflow,
+        share(ours)
+    );
+    if let Some(verdict) = &ours.verdict {
+        text += &format!(" (its own verdict: {verdict})");
+    }
+    if let Some(cubic) = cubic {
+        text += &format!(
+            "; cubic takes every loss for congestion: it met {} and used {:.0} %",
+            cubic.lost,
+            share(cubic)
+        );
+    }
+    text
 }
 
 /// Whether network namespaces can be made here.
-fn namespaces(program: &Path, place: &Path) -> Result<(), NodeError> {
+fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), NodeError> {
     let mut command = Command::new(program);
     command.args(["emulate", "--rate", "100mbit", "--rtt", "2ms", "--", "true"]);
     own_places(&mut command, place);
-    let output = command.stdin(Stdio::null()).output().map_err(failed("the emulator"))?;
-    if output.status.success() {
+    let log = place.join("namespaces.log");
+    let trouble = fs::File::create(&log).map_err(failed("a log"))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(trouble);
+    if wait(command, "the emulator", stop)? {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let said = fs::read_to_string(&log).unwrap_or_default();
+    let said = said.trim();
     Err(NodeError::new(FailureKind::Fatal, format!("demo --wan cannot run here: {said}")))
 }
 
+/// Runs a command; whether it ended well. It is killed when `stop` is asked for.
+fn wait(mut command: Command, what: &'static str, stop: &StopHandle) -> Result<bool, NodeError> {
+    let mut running = lane::Running(command.spawn().map_err(failed(what))?);
+    loop {
+        go_on(stop)?;
+        if let Some(status) = running.0.try_wait().map_err(failed(what))? {
+            return Ok(status.success());
+        }
+        std::thread::sleep(lane::LOOK);
+    }
+}
+
 /// The rate that this machine carries, found by moving a second's worth over a short path.
-fn carried(program: &Path, place: &Path) -> Result<DataRate, NodeError> {
+fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, NodeError> {
     let ticket = place.join("probe.ticket");
     let out = place.join("probe.out");
     let mut command = Command::new(program);
@@ -207,12 +228,12 @@ fn carried(program: &Path, place: &Path) -> Result<DataRate, NodeError> {
     command.args(["--json", "--ticket", &format!("@{}", ticket.display())]);
     own_places(&mut command, place);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().map_err(failed("the probe"))?;
+    let ended_well = wait(command, "the probe", stop)?;
     let text = fs::read_to_string(&out).unwrap_or_default();
     let last: serde_json::Value =
         text.lines().last().and_then(|l| serde_json::from_str(l).ok()).unwrap_or_default();
     let goodput = last["goodput_bps"].as_f64().unwrap_or(0.0);
-    if status.success() && goodput >= CARRIES * FAST.as_bps() as f64 {
+    if ended_well && goodput >= CARRIES * FAST.as_bps() as f64 {
         return Ok(FAST);
     }
     say(&format!(

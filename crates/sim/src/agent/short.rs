@@ -121,7 +121,7 @@ impl ShortSender {
             Arrivals::Concurrent(n) => (0..n).for_each(|_| self.begin(now, ctx)),
             Arrivals::Poisson(rate) => {
                 self.begin(now, ctx);
-                let gap = -(1.0 - self.rng.unit()).ln() / rate;
+                let gap = -libm::log(1.0 - self.rng.unit()) / rate;
                 let next = now + Duration::from_secs_f64(gap).max(Duration::from_nanos(1));
                 let more = self.begun < self.spec.count && next < self.place.stop;
                 self.arrival = more.then_some(next);

@@ -12,14 +12,14 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::near::{self, Ran};
 use super::show::Bar;
-use crate::api::NodeError;
+use crate::api::{NodeError, StopHandle};
 use crate::demo::failed;
 
 /// A mover is stopped after this.
 pub(super) const LIMIT: Duration = Duration::from_secs(25);
 /// Emulation and far end may take this long to come up.
 const START: Duration = Duration::from_secs(15);
-const LOOK: StdDuration = StdDuration::from_millis(100);
+pub(super) const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// The path that every mover gets, each its own.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,8 @@ pub(super) struct Moved {
     pub(super) honest: bool,
     /// Stopped by the time limit.
     pub(super) stopped: bool,
+    /// What it said itself of what limited it.
+    pub(super) verdict: Option<String>,
 }
 
 impl Moved {
@@ -74,10 +76,11 @@ pub(super) struct Lane<'a> {
     pub(super) wan: Wan,
     /// Bytes to be moved.
     pub(super) total: ByteCount,
+    pub(super) stop: &'a StopHandle,
 }
 
 /// The emulation; dropping it ends everything in it.
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -119,7 +122,10 @@ impl Lane<'_> {
         let (seconds, stopped) = match ran {
             Ok(Some(ran)) if ran.code == 0 => (ran.seconds, false),
             Ok(None) => (LIMIT.as_secs_f64(), true),
-            Ok(Some(_)) | Err(()) => return Ok(Err(reason(&out))),
+            Ok(Some(_)) | Err(()) => {
+                crate::demo::go_on(self.stop)?;
+                return Ok(Err(reason(&out)));
+            }
         };
         let bytes = if stopped { size(&target).min(self.total.get()) } else { self.total.get() };
         if stopped {
@@ -128,6 +134,7 @@ impl Lane<'_> {
         let _ = running.0.wait();
         let said = fs::read_to_string(out.with_extension("json")).unwrap_or_default();
         let path = super::report::read(&said);
+        let words = fs::read_to_string(&out).unwrap_or_default();
         Ok(Ok(Moved {
             seconds,
             bytes,
@@ -137,6 +144,7 @@ impl Lane<'_> {
             packets: path.packets,
             honest: path.honest,
             stopped,
+            verdict: super::report::verdict(&words),
         }))
     }
 
@@ -170,6 +178,9 @@ impl Lane<'_> {
             }
             if since >= if begun { LIMIT } else { START } {
                 return if begun { Ok(None) } else { Err(()) };
+            }
+            if self.stop.requested().is_some() {
+                return Err(());
             }
             if running.0.try_wait().map_err(|_| ())?.is_some() && !near::result(out).exists() {
                 return Err(());

@@ -26,3 +26,26 @@ pub(super) fn read(said: &str) -> PathReport {
         honest: value["ok"].as_bool().unwrap_or(false),
     }
 }
+
+/// What `cp --json` says in its last line of what limited it.
+pub(super) fn verdict(said: &str) -> Option<String> {
+    let last = said.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok())?;
+    last["verdict"].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_out_is_the_first_link() {
+        let said = concat!(
+            "something else\n",
+            r#"{"event":"done","ok":true,"links":[{"offered":100,"dropped":{"overflow":3,"random":2}},{"offered":7}]}"#,
+            "\n"
+        );
+        let read = read(said);
+        assert_eq!(read, PathReport { packets: 100, dropped: 5, overflow: 3, honest: true });
+        assert_eq!(super::read("nothing"), PathReport::default());
+    }
+}

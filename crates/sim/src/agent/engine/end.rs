@@ -36,6 +36,8 @@ pub(super) struct End {
     now: Time,
     idle_turns: u32,
     sent: u64,
+    /// Whether it sends without end, so that being idle is not having completed.
+    endless: bool,
     completed_at: Option<Time>,
 }
 
@@ -83,6 +85,7 @@ impl End {
             now,
             idle_turns: 0,
             sent: 0,
+            endless: spec.bytes.is_none(),
             completed_at: None,
         })
     }
@@ -165,7 +168,7 @@ impl End {
         }
         while let Some(event) = self.wire.poll_event() {
             if event == Event::Idle && self.completed_at.is_none() {
-                self.completed_at = Some(now);
+                self.completed_at = (!self.endless).then_some(now);
                 self.wire.close(now);
             }
         }
