@@ -37,15 +37,17 @@ seed = 1
 reverse = {{ loss = 0, queue = "1000000 packets", seed = 1 }}
 """
 
+# Ends that are on time, where that is allowed: a pacer that is preempted sends less.
+PROMPT = "$(chrt -f 10 true 2>/dev/null && echo chrt -f 10)"
 NEAR = """\
 export XDG_CONFIG_HOME={at}/near XDG_STATE_HOME={at}/near
 until [ -s {at}/ticket ]; do sleep 0.1; done
-exec {packtrain} perf client $PACKTRAIN_FAR:7876 --ticket @{at}/ticket --accept-new-host \\
+exec {prompt} {packtrain} perf client $PACKTRAIN_FAR:7876 --ticket @{at}/ticket --accept-new-host \\
     --transport native --parallel 1 --cc {cc} --seconds {seconds} --json
 """
 FAR = """\
 export XDG_CONFIG_HOME={at}/far XDG_STATE_HOME={at}/far
-exec {packtrain} perf server --listen $PACKTRAIN_FAR:7876 --ticket-file {at}/ticket >/dev/null
+exec {prompt} {packtrain} perf server --listen $PACKTRAIN_FAR:7876 --ticket-file {at}/ticket >/dev/null
 """
 
 
@@ -53,7 +55,7 @@ def measure(cell, options):
     with tempfile.TemporaryDirectory() as at:
         scenario = Path(at) / "cell.toml"
         scenario.write_text(SCENARIO.format(**cell))
-        words = dict(cell, at=at, packtrain=options.packtrain)
+        words = dict(cell, at=at, prompt=PROMPT, packtrain=options.packtrain)
         command = [options.packtrain, "emulate", "--topology", str(scenario), "--best-effort",
                    "--json", "--far", FAR.format(**words), "--", "sh", "-c", NEAR.format(**words)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
