@@ -22,7 +22,16 @@ const MOST_BYTES: u64 = 65_535;
 /// Short connections open at once.
 const MOST_OPEN: u32 = 100_000;
 
+/// What a host where no engine receives is told.
+pub(crate) const IDLE_HOST: &str = "no flow of kind \"engine\" ends here, and a host changes no other: \
+                                    take it out, or give such a flow";
+
 type Checked = Result<(), SimError>;
+
+/// Whether an engine receives at this node.
+pub(crate) fn received_by_engine(flows: &[FlowSpec], node: usize) -> bool {
+    flows.iter().any(|flow| flow.to == node && matches!(flow.kind, FlowKind::Engine(_)))
+}
 
 fn refuse(when: bool, path: impl Fn() -> String, what: &str) -> Checked {
     if when { Err(SimError::invalid(path(), what)) } else { Ok(()) }
@@ -46,6 +55,10 @@ impl Scenario {
             refuse(flow.name.is_empty(), || at("name"), "a flow needs a name")?;
             refuse(!names.insert(&flow.name), || at("name"), "another flow has this name")?;
             self.check_flow(flow, &routes, &at)?;
+        }
+        for (i, node) in self.nodes.iter().enumerate() {
+            let idle = node.host.is_some() && !received_by_engine(&self.flows, i);
+            refuse(idle, || format!("nodes[{i}].host"), IDLE_HOST)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::routes::{Edge, Routes};
 use super::sweep::named;
 use super::tree::{Place, Table};
 use super::{flow, host};
+use crate::check::{IDLE_HOST, received_by_engine};
 use crate::spec::{FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario};
 
 /// Reads a scenario; `repetition` is added to its seed.
@@ -48,7 +49,7 @@ pub(super) fn scenario(
             Ok(warm_up)
         })?,
         sample: fields.map("sample", |field| sample(field, duration))?,
-        nodes: nodes(&fields, &names, seed)?,
+        nodes: nodes(&fields, &names, &flows, seed)?,
         record: fields.map("record", |field| recorded(field, &links))?,
         train: fields.or("train", 64, |field| field.integer(1, 64))? as u32,
         duration,
@@ -153,14 +154,26 @@ fn derived(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn nodes(fields: &Fields<'_>, names: &Names, seed: u64) -> Result<Vec<NodeSpec>, FileError> {
+/// Hosts by the name of their node. A file without flows is for the emulator, which has no use for
+/// them and does not mind.
+fn nodes(
+    fields: &Fields<'_>,
+    names: &Names,
+    flows: &[FlowSpec],
+    seed: u64,
+) -> Result<Vec<NodeSpec>, FileError> {
     let mut hosts = BTreeMap::new();
     for (index, item) in items(fields, "node")?.iter().enumerate() {
         let node = item.table("a table")?;
         let name = node.need("name", "\"a\"")?;
         let at = names.known(&name)?;
         let seed = derived(!seed, index as u64);
-        let config = node.map("host", |field| host::read(field, seed))?;
+        let config = node.map("host", |field| {
+            if !flows.is_empty() && !received_by_engine(flows, at) {
+                return Err(field.error(IDLE_HOST));
+            }
+            host::read(field, seed)
+        })?;
         node.done()?;
         if hosts.insert(at, config).is_some() {
             return Err(name.error("is a node that was described before: put both into one"));

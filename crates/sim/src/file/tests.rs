@@ -1,8 +1,10 @@
-use packtrain_link::{Limit, LossConfig, QueueConfig};
+use packtrain_link::{HostConfig, Limit, LossConfig, QueueConfig};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
 use super::*;
+use crate::check::IDLE_HOST;
+use crate::error::SimError;
 use crate::spec::{FlowKind, Recovery};
 
 const DUMBBELL: &str = r#"
@@ -120,6 +122,18 @@ fn errors_name_line_field_and_what_would_be_right() {
     ] {
         wrong(from, to, at, words);
     }
+}
+
+#[test]
+fn a_host_where_no_engine_receives_is_refused() {
+    let host = "\n[[node]]\nname = \"a\"\n[node.host]\nbuffer = \"1MiB\"\n";
+    let error = read(&format!("{DUMBBELL}{host}")).expect_err("only TCP there").to_string();
+    assert!(error.contains("node.a.host"), "{error}");
+    assert!(error.contains("no flow of kind \"engine\" ends here"), "{error}");
+    let error = SimError::invalid("nodes[0].host", IDLE_HOST).to_string();
+    let mut scenario = read(DUMBBELL).expect("it is right");
+    scenario.nodes[0].host = Some(HostConfig::default());
+    assert_eq!(scenario.check().expect_err("only TCP there").to_string(), error);
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub struct RowSpec {
     pub scenario: String,
     /// The key; `{PATH}` in it stands for a setting. Runs with the same key are averaged.
     pub key: String,
-    /// A formula, see [`expression`].
+    /// A formula, see `expression`.
     pub value: String,
     #[serde(skip)]
     experiment: String,
