@@ -25,9 +25,7 @@ pub(crate) use common::{
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
-pub(crate) use emulate::{
-    Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue,
-};
+pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};

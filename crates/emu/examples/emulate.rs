@@ -31,6 +31,7 @@ fn plan() -> Result<Plan, Box<dyn std::error::Error>> {
         topology: Topology::pair(link.clone(), link),
         per_packet: std::env::var_os("PER_PACKET").is_some(),
         device: std::env::var_os("PACKET").map(|_| packtrain_emu::DeviceKind::Packet),
+        tick: std::env::var("TICK").ok().and_then(|text| parse_duration(&text).ok()),
         buffers: Some(rate.bytes_in(rtt * 8)),
         record: std::env::var_os("RECORD").map(Into::into),
         command: arguments.map(Into::into).collect(),

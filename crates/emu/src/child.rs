@@ -17,7 +17,7 @@ use crate::channel::{Channel, Reply, Request, wait};
 use crate::door::Door;
 use crate::engine::{Counts, Engine};
 use crate::error::{EmuError, Tried};
-use crate::hosts::{self, DeviceKind, Host, Wishes};
+use crate::hosts::{self, DeviceKind, Host, Made, Wishes};
 use crate::namespace::{self, Away};
 use crate::parent::VARIABLE;
 use crate::programs::{Environment, Programs};
@@ -37,6 +37,9 @@ pub struct Plan {
     pub per_packet: bool,
     /// What joins hosts and links; none: a TUN device where one can be opened.
     pub device: Option<DeviceKind>,
+    /// How far apart the emulator's wake-ups are where there is much to do; zero: every packet
+    /// at its own time; none: [`Topology::tick`].
+    pub tick: Option<Duration>,
     /// Make TCP's buffers in the hosts hold at least this, if they would hold less.
     pub buffers: Option<ByteCount>,
     /// Keep a capture, arrivals and drops in files that begin so.
@@ -109,7 +112,7 @@ impl Child {
         let away = namespace::leave()?;
         let wishes =
             Wishes { kind: plan.device, per_packet: plan.per_packet, buffers: plan.buffers };
-        let (mut hosts, devices, kind) = hosts::make(&plan.topology, &away, wishes)?;
+        let Made { mut hosts, devices, kind } = hosts::make(&plan.topology, &away, wishes)?;
         let environment = Environment::new(&plan.topology);
         let runner = Runner::start(plan, devices)?;
         let mut programs = Programs::new(environment, away.user.is_some());
@@ -201,6 +204,7 @@ impl Runner {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).tried("eventfd")?);
         let (topology, record) = (plan.topology.clone(), plan.record.clone());
+        let tick = plan.tick.unwrap_or_else(|| topology.tick());
         let (stopped, woken) = (Arc::clone(&stop), Arc::clone(&wake));
         let (tell, told) = std::sync::mpsc::channel();
         let work = move || {
@@ -213,7 +217,7 @@ impl Runner {
                 }
             };
             let _ = tell.send(Ok(()));
-            Ok(engine.run(&stopped, &woken))
+            Ok(engine.run(tick, &stopped, &woken))
         };
         let thread =
             std::thread::Builder::new().name("emulator".into()).spawn(work).tried("a thread")?;

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 
+use crate::egress::Run;
 use crate::header::{ETHERNET, Layout, MOST, VIRTIO};
+use crate::merge::Batch;
 use crate::packet::Packet;
 use crate::store::Store;
 
@@ -22,7 +24,7 @@ pub(crate) struct Device {
 #[derive(Debug)]
 pub(crate) enum Read {
     /// A packet.
-    Packet(Packet),
+    Packet(Rc<Packet>),
     /// Something that is not for us: not IPv4.
     Other,
     /// Nothing now.
@@ -53,28 +55,29 @@ impl Device {
         };
         let l2 = if self.frame.is_some() { ETHERNET } else { 0 };
         Ok(match Layout::of(store.head(), len, l2) {
-            Ok(layout) => Read::Packet(Packet::new(store.take(len), layout)),
+            Ok(layout) => Read::Packet(store.packet(len, layout)),
             Err(_) => Read::Other,
         })
     }
 
-    /// Writes segments `from` to `to` of a packet as one.
-    pub(crate) fn write(&self, packet: &Rc<Packet>, from: u32, to: u32) -> io::Result<()> {
+    /// Writes what is in a batch as one packet.
+    pub(crate) fn write(&self, batch: &Batch) -> io::Result<()> {
         let mut head = [0; MOST];
-        let len = packet.layout.compose(packet.head(), from, to, &mut head);
+        let len = batch.compose(&mut head);
         if let Some(frame) = &self.frame {
             head[VIRTIO..VIRTIO + ETHERNET].copy_from_slice(frame);
         }
-        let (start, end) = packet.layout.places(from, to);
-        let mut slices = [IoSlice::new(&[]); 5];
-        slices[0] = IoSlice::new(&head[..len]);
-        let mut count = 1;
-        for slice in packet.slices(start, end) {
-            slices[count] = slice;
-            count += 1;
+        let mut slices = Vec::with_capacity(1 + 4 * batch.runs().len());
+        slices.push(IoSlice::new(&head[..len]));
+        for Run { piece, .. } in batch.runs() {
+            let packet = &piece.packet;
+            let (start, end) = packet.layout.places(piece.from, piece.from + piece.count);
+            // One that is alone has its headers up to TCP in `head`, one of several all of them.
+            let start = if batch.runs().len() > 1 { len } else { start };
+            slices.extend(packet.slices(start, end));
         }
         loop {
-            match rustix::io::writev(&self.fd, &slices[..count]) {
+            match rustix::io::writev(&self.fd, &slices) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

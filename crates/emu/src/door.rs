@@ -130,6 +130,10 @@ pub fn enter(host: &str, pid: Option<u32>) -> Result<Vec<(String, String)>, EmuE
     for (namespace, kind) in namespaces.iter().zip(kinds) {
         rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(kind)).tried("setns")?;
     }
+    if answer.user {
+        // As programs of the emulation itself have them; most need none.
+        let _ = crate::sys::lend_capabilities();
+    }
     Ok(answer.environment)
 }
 

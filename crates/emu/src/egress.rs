@@ -5,7 +5,7 @@
 //! span.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use packtrain_link::{Pace, Segments};
 use packtrain_units::{Duration, Time};
@@ -59,14 +59,17 @@ impl<T> Ord for Timed<T> {
 pub(crate) struct Egress {
     hold: Duration,
     open: Option<Run>,
-    ready: BinaryHeap<Reverse<Timed<Run>>>,
+    /// Those that came in the order of their times: nearly all.
+    ready: VecDeque<Timed<Run>>,
+    /// Those that overtook others.
+    early: BinaryHeap<Reverse<Timed<Run>>>,
     order: u64,
 }
 
 impl Egress {
     /// Nothing yet; no segment waits longer than `hold` for others.
     pub(crate) fn new(hold: Duration) -> Self {
-        Self { hold, open: None, ready: BinaryHeap::new(), order: 0 }
+        Self { hold, open: None, ready: VecDeque::new(), early: BinaryHeap::new(), order: 0 }
     }
 
     /// Segments arrive at these times.
@@ -108,17 +111,27 @@ impl Egress {
         if self.open.as_ref().is_some_and(|run| run.first + self.hold <= now) {
             self.close();
         }
-        if self.ready.peek()?.0.at > now {
+        if self.soonest()? > now {
             return None;
         }
-        self.ready.pop().map(|run| run.0.what)
+        match (self.ready.front(), self.early.peek()) {
+            (Some(ready), Some(early)) if *ready > early.0 => {
+                self.early.pop().map(|run| run.0.what)
+            }
+            (None, _) => self.early.pop().map(|run| run.0.what),
+            _ => self.ready.pop_front().map(|run| run.what),
+        }
+    }
+
+    fn soonest(&self) -> Option<Time> {
+        let early = self.early.peek().map(|run| run.0.at);
+        self.ready.front().map(|run| run.at).into_iter().chain(early).min()
     }
 
     /// When the next is due.
     pub(crate) fn next(&self) -> Option<Time> {
         let open = self.open.as_ref().map(|run| run.first + self.hold);
-        let ready = self.ready.peek().map(|run| run.0.at);
-        open.into_iter().chain(ready).min()
+        open.into_iter().chain(self.soonest()).min()
     }
 
     /// Joins the first segments of `piece` to the open run; says how many.
@@ -140,7 +153,12 @@ impl Egress {
     fn close(&mut self) {
         if let Some(run) = self.open.take() {
             self.order += 1;
-            self.ready.push(Reverse(Timed { at: run.last, order: self.order, what: run }));
+            let timed = Timed { at: run.last, order: self.order, what: run };
+            if self.ready.back().is_some_and(|before| before.at > timed.at) {
+                self.early.push(Reverse(timed));
+            } else {
+                self.ready.push_back(timed);
+            }
         }
     }
 }

@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,9 +14,10 @@ use packtrain_units::{Duration, Time};
 
 use crate::bed::Bed;
 use crate::device::{Device, Read};
-use crate::egress::{Egress, Run, Timed, fit};
+use crate::egress::{Egress, Timed, fit};
 use crate::error::EmuError;
 use crate::late::Late;
+use crate::merge::Batch;
 use crate::packet::Piece;
 use crate::record::Recorder;
 use crate::store::Store;
@@ -39,10 +39,20 @@ pub(crate) struct Engine {
     routes: Vec<Vec<Option<usize>>>,
     /// Node of each address in 10.77.0.0/24.
     owners: Vec<Option<usize>>,
+    /// What is about to be written.
+    batch: Batch,
     store: Store,
     recorder: Option<Recorder>,
     /// Counts what came to routers, for the order among equal times.
     order: u64,
+}
+
+/// What reading gave.
+struct Took {
+    /// Packets, super-packets counted once.
+    packets: u64,
+    /// Whether nothing was left.
+    all: bool,
 }
 
 /// One direction of a link.
@@ -119,6 +129,7 @@ impl Engine {
             ports: devices.into_iter().map(port).collect(),
             routes: topology.routes(),
             owners,
+            batch: Batch::default(),
             store: Store::new(),
             recorder,
             order: 0,
@@ -126,16 +137,27 @@ impl Engine {
     }
 
     /// Runs until `stop` is set (and `wake` is readable).
-    pub(crate) fn run(mut self, stop: &Arc<AtomicBool>, wake: &std::os::fd::OwnedFd) -> Counts {
-        let bed = Bed::new();
+    /// `tick` apart are its wake-ups where there is much to do.
+    pub(crate) fn run(
+        mut self,
+        tick: Duration,
+        stop: &Arc<AtomicBool>,
+        wake: &std::os::fd::OwnedFd,
+    ) -> Counts {
+        let mut bed = Bed::new(tick);
+        let mut done = 0;
         while !stop.load(Ordering::Acquire) {
             self.depart();
-            self.deliver();
-            if self.read() {
+            done += self.deliver();
+            let Took { packets, all } = self.read();
+            done += packets;
+            if !all {
                 continue;
             }
             let until = self.next().map(|time| self.epoch + time.since(Time::ZERO));
-            bed.sleep(self.ports.iter().filter_map(|port| port.device.as_ref()), wake, until);
+            let devices = self.ports.iter().filter_map(|port| port.device.as_ref());
+            bed.sleep(devices, wake, until, done);
+            done = 0;
         }
         self.finish()
     }
@@ -252,20 +274,43 @@ impl Engine {
         self.drain(wire);
     }
 
-    /// Hands to the hosts what is due.
-    fn deliver(&mut self) {
+    /// Hands to the hosts what is due; says how many packets, super-packets counted once.
+    fn deliver(&mut self) -> u64 {
+        let mut packets = 0;
         let mut now = self.now();
         for node in 0..self.ports.len() {
             while let Some(run) = self.ports[node].egress.due(now) {
-                self.write(node, &run);
-                now = self.now();
-                let pace = Pace { first: run.first, gap: Duration::ZERO };
-                self.account(&run.piece, pace);
-                let lane = &mut self.lanes[run.piece.wire];
-                lane.late.add(now.since(run.last), u64::from(run.piece.count));
-                self.reclaim(run.piece);
+                packets += 1;
+                if let Err(run) = self.batch.add(run) {
+                    now = self.write(node);
+                    // An empty batch takes whatever comes.
+                    let _ = self.batch.add(run);
+                }
+            }
+            if !self.batch.runs().is_empty() {
+                now = self.write(node);
             }
         }
+        packets
+    }
+
+    /// Writes the batch and says what time it is then.
+    fn write(&mut self, node: usize) -> Time {
+        let port = &mut self.ports[node];
+        let written = port.device.as_ref().is_none_or(|device| device.write(&self.batch).is_ok());
+        let now = self.now();
+        let mut batch = std::mem::take(&mut self.batch);
+        for run in batch.clear() {
+            if !written {
+                self.ports[node].write_failures += u64::from(run.piece.count);
+            }
+            self.account(&run.piece, Pace { first: run.first, gap: Duration::ZERO });
+            let lane = &mut self.lanes[run.piece.wire];
+            lane.late.add(now.since(run.last), u64::from(run.piece.count));
+            self.reclaim(run.piece);
+        }
+        self.batch = batch;
+        now
     }
 
     /// Counts what has left its wire.
@@ -275,20 +320,11 @@ impl Engine {
         tally.deliver(pace.first, last, piece.count, piece.bytes());
     }
 
-    fn write(&mut self, node: usize, run: &Run) {
-        let port = &mut self.ports[node];
-        let Some(device) = &port.device else { return };
-        let piece = &run.piece;
-        if device.write(&piece.packet, piece.from, piece.from + piece.count).is_err() {
-            port.write_failures += u64::from(piece.count);
-        }
-    }
-
-    /// Reads what hosts send; says whether there was anything.
-    fn read(&mut self) -> bool {
-        let mut any = false;
+    /// Reads what hosts send.
+    fn read(&mut self) -> Took {
+        let mut took = Took { packets: 0, all: true };
         for node in 0..self.ports.len() {
-            for _ in 0..TURN {
+            for turn in 0..TURN {
                 let Some(device) = &self.ports[node].device else { break };
                 match device.read(&mut self.store) {
                     Ok(Read::Packet(packet)) => {
@@ -303,10 +339,11 @@ impl Engine {
                     Ok(Read::Other) => self.ports[node].unroutable += 1,
                     Ok(Read::Empty) | Err(_) => break,
                 }
-                any = true;
+                took.packets += 1;
+                took.all &= turn + 1 < TURN;
             }
         }
-        any
+        took
     }
 
     /// When there is something to do without anybody sending.
@@ -323,9 +360,7 @@ impl Engine {
     }
 
     fn reclaim(&mut self, piece: Piece) {
-        if let Ok(packet) = Rc::try_unwrap(piece.packet) {
-            self.store.give_back(packet.into_parts());
-        }
+        self.store.reclaim(piece.packet);
     }
 }
 
@@ -343,9 +378,7 @@ impl Observer<Piece> for Watch<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.dropped(self.wire, at, &piece, cause);
         }
-        if let Ok(packet) = Rc::try_unwrap(piece.packet) {
-            self.store.give_back(packet.into_parts());
-        }
+        self.store.reclaim(piece.packet);
     }
 
     fn queued(&mut self, _: &Piece, first: Duration, last: Duration) {

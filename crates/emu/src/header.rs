@@ -180,6 +180,94 @@ impl Layout {
     }
 }
 
+/// A single TCP packet with data that others of its connection may follow in one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tcp {
+    ip: usize,
+    l4: usize,
+    /// Where the data starts.
+    data: usize,
+    /// The number of its first byte.
+    pub(crate) sequence: u32,
+    /// Bytes of data.
+    pub(crate) payload: u32,
+    /// Whether the sender wants it handed on at once.
+    pub(crate) pushed: bool,
+}
+
+const ACK: u8 = 0x10;
+const PSH: u8 = 0x08;
+
+impl Tcp {
+    /// The packet with this head, if it is one: data, no flags but ACK and PSH, its checksum
+    /// still open, no fragment.
+    pub(crate) fn of(layout: &Layout, head: &[u8]) -> Option<Self> {
+        let Layout { kind, ip, l4, payload, .. } = *layout;
+        let plain = kind == Kind::Single && head.len() >= l4 + 20 && head[ip + 9] == TCP;
+        if !plain || head[0] & NEEDS_CSUM == 0 || read16(head, ip + 6) & 0x3fff != 0 {
+            return None;
+        }
+        let header = usize::from(head[l4 + 12] >> 4) * 4;
+        let payload = payload.checked_sub(header as u32).filter(|payload| *payload > 0)?;
+        if header < 20 || head.len() < l4 + header || head[l4 + 13] & !PSH != ACK {
+            return None;
+        }
+        let sequence = [head[l4 + 4], head[l4 + 5], head[l4 + 6], head[l4 + 7]];
+        Some(Self {
+            ip,
+            l4,
+            data: l4 + header,
+            sequence: u32::from_be_bytes(sequence),
+            payload,
+            pushed: head[l4 + 13] & PSH != 0,
+        })
+    }
+
+    /// Whether all headers are as those of another packet, but for lengths, numbers, checksums
+    /// and PSH.
+    pub(crate) fn alike(&self, head: &[u8], other: &Self, theirs: &[u8]) -> bool {
+        let Self { ip, l4, data, .. } = *self;
+        let same = |from: usize, to: usize| head[from..to] == theirs[from..to];
+        (ip, l4, data) == (other.ip, other.l4, other.data)
+            // Version, length and service; flags, time to live and protocol; addresses, IP's
+            // options and ports; acknowledgement and data offset; window; TCP's options.
+            && same(ip, ip + 2)
+            && same(ip + 6, ip + 10)
+            && same(ip + 12, l4 + 4)
+            && same(l4 + 8, l4 + 13)
+            && same(l4 + 14, l4 + 16)
+            && same(l4 + 20, data)
+    }
+}
+
+/// Writes to `out` the headers of one packet with the data of several that follow each other, in
+/// all `payload` bytes: those of the first, and whether to push from the last. Both are
+/// [`Tcp`]. Returns their length.
+pub(crate) fn join(
+    first: &Layout,
+    head: &[u8],
+    payload: u32,
+    (last, tail): (&Layout, &[u8]),
+    out: &mut [u8; MOST],
+) -> usize {
+    let (ip, l4) = (first.ip, first.l4);
+    let header = usize::from(head[l4 + 12] >> 4) * 4;
+    let data = l4 + header;
+    out[..data].copy_from_slice(&head[..data]);
+    out[1] = GSO_TCP4;
+    out[2..4].copy_from_slice(&((data - ip) as u16).to_ne_bytes());
+    let segment = first.payload - header as u32;
+    out[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
+    out[l4 + 13] |= tail[last.l4 + 13] & PSH;
+    write16(out, ip + 2, ((data - ip) as u32 + payload) as u16);
+    write16(out, ip + 10, 0);
+    let sum = !fold(add(0, &out[ip..l4]));
+    write16(out, ip + 10, sum);
+    let sum = pseudo(&out[ip..], header as u32 + payload);
+    write16(out, l4 + 16, fold(sum));
+    data
+}
+
 /// Fills in the checksum that was left open, for records. `packet` is one segment with all its
 /// headers.
 pub(crate) fn seal(packet: &mut [u8]) {

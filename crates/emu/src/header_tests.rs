@@ -1,1 +1,174 @@
+use proptest::prelude::*;
 
+use super::*;
+
+/// A TCP super-packet as a TUN device gives it: a virtio header, IP, TCP with options, payload.
+fn tcp(payload: usize, segment: u16, flags: u8, options: usize) -> Vec<u8> {
+    let l4 = 20 + options;
+    let mut packet = vec![0; VIRTIO + 20 + l4 + payload];
+    packet[0] = NEEDS_CSUM;
+    packet[1] = GSO_TCP4 | if flags & 0x80 != 0 { GSO_ECN } else { 0 };
+    packet[2..4].copy_from_slice(&((20 + l4) as u16).to_ne_bytes());
+    packet[4..6].copy_from_slice(&segment.to_ne_bytes());
+    packet[6..8].copy_from_slice(&20_u16.to_ne_bytes());
+    packet[8..10].copy_from_slice(&16_u16.to_ne_bytes());
+    let ip = VIRTIO;
+    packet[ip] = 0x45;
+    write16(&mut packet, ip + 2, (20 + l4 + payload) as u16);
+    write16(&mut packet, ip + 4, 0xfffe);
+    packet[ip + 8] = 64;
+    packet[ip + 9] = TCP;
+    packet[ip + 12..ip + 16].copy_from_slice(&[10, 77, 0, 1]);
+    packet[ip + 16..ip + 20].copy_from_slice(&[10, 77, 0, 2]);
+    let sum = !fold(add(0, &packet[ip..ip + 20]));
+    write16(&mut packet, ip + 10, sum);
+    let tcp = ip + 20;
+    packet[tcp + 4..tcp + 8].copy_from_slice(&0xffff_f000_u32.to_be_bytes());
+    packet[tcp + 12] = ((l4 / 4) as u8) << 4;
+    packet[tcp + 13] = flags;
+    let sum = fold(pseudo(&packet[ip..], (l4 + payload) as u32));
+    write16(&mut packet, tcp + 16, sum);
+    for (i, byte) in packet[tcp + l4..].iter_mut().enumerate() {
+        *byte = (i % 251) as u8;
+    }
+    packet
+}
+
+/// The segments `from` to `to` of `packet` as they would be written.
+fn cut(packet: &[u8], layout: &Layout, from: u32, to: u32) -> Vec<u8> {
+    let mut head = [0; MOST];
+    let len = layout.compose(packet, from, to, &mut head);
+    let (a, b) = layout.places(from, to);
+    [&head[..len], &packet[a..b]].concat()
+}
+
+fn sequence(packet: &[u8]) -> u32 {
+    let at = VIRTIO + 24;
+    u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+}
+
+#[test]
+fn a_whole_packet_is_written_as_it_was_read() {
+    let packet = tcp(10_000, 1_448, 0x18, 12);
+    let layout = Layout::of(&packet[..256], packet.len(), 0).expect("good");
+    assert_eq!((layout.count, layout.headers), (7, 52));
+    assert_eq!(cut(&packet, &layout, 0, 7), packet);
+}
+
+#[test]
+fn flags_of_the_ends_stay_at_the_ends() {
+    let packet = tcp(4_000, 1_000, 0x80 | 0x10 | 0x08 | 0x01, 0);
+    let layout = Layout::of(&packet, packet.len(), 0).expect("good");
+    let flags = |from, to| cut(&packet, &layout, from, to)[VIRTIO + 20 + 13];
+    assert_eq!(flags(0, 2), 0x80 | 0x10, "CWR on the first");
+    assert_eq!(flags(1, 3), 0x10);
+    assert_eq!(flags(2, 4), 0x10 | 0x08 | 0x01, "PSH and FIN on the last");
+    assert_eq!(cut(&packet, &layout, 1, 3)[1], GSO_TCP4, "no ECN mark without CWR");
+    assert_eq!(cut(&packet, &layout, 3, 4)[1], 0, "one segment is no super-packet");
+}
+
+#[test]
+fn udp_pieces_have_lengths_of_their_own() {
+    let payload = 2_500;
+    let mut packet = vec![0; VIRTIO + 28 + payload];
+    packet[0] = NEEDS_CSUM;
+    packet[1] = GSO_UDP_L4;
+    packet[4..6].copy_from_slice(&1_000_u16.to_ne_bytes());
+    packet[6..8].copy_from_slice(&20_u16.to_ne_bytes());
+    packet[8..10].copy_from_slice(&6_u16.to_ne_bytes());
+    packet[VIRTIO] = 0x45;
+    write16(&mut packet, VIRTIO + 2, (28 + payload) as u16);
+    packet[VIRTIO + 9] = UDP;
+    let layout = Layout::of(&packet, packet.len(), 0).expect("good");
+    assert_eq!(layout.count, 3);
+    let last = cut(&packet, &layout, 2, 3);
+    assert_eq!(read16(&last, VIRTIO + 24), 508);
+    assert_eq!(read16(&last, VIRTIO + 2), 528);
+    assert_eq!(last.len(), VIRTIO + 528);
+}
+
+#[test]
+fn strange_packets_are_strange() {
+    let good = tcp(3_000, 1_000, 0x10, 0);
+    let change = |at: usize, value: u8| {
+        let mut bad = good.clone();
+        bad[at] = value;
+        Layout::of(&bad, bad.len(), 0)
+    };
+    assert!(change(VIRTIO, 0x65).is_err(), "IPv6");
+    assert!(change(VIRTIO, 0x41).is_err(), "a short IP header");
+    assert!(change(1, 4).is_err(), "a kind of super-packet that we did not ask for");
+    assert!(change(VIRTIO + 2, 0xff).is_err(), "longer than it is");
+    assert!(change(VIRTIO + 32, 0x10).is_err(), "a short TCP header");
+    assert!(Layout::of(&good[..20], 20, 0).is_err());
+    assert!(Layout::of(&[], 0, ETHERNET).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn pieces_hold_every_byte_once_with_right_sums(
+        payload in 1_usize..20_000,
+        segment in 100_u16..2_000,
+        options in (0_usize..=10).prop_map(|n| n * 4),
+        cuts in proptest::collection::vec(0_u32..200, 0..4),
+    ) {
+        let packet = tcp(payload, segment, 0x18, options);
+        let layout = Layout::of(&packet[..packet.len().min(256)], packet.len(), 0).expect("good");
+        let mut cuts: Vec<u32> = cuts.into_iter().filter(|cut| *cut < layout.count).collect();
+        cuts.extend([0, layout.count]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut next = sequence(&packet);
+        let mut bytes = Vec::new();
+        for pair in cuts.windows(2) {
+            let piece = cut(&packet, &layout, pair[0], pair[1]);
+            let headers = VIRTIO + layout.headers as usize;
+            if layout.count > 1 {
+                prop_assert_eq!(sequence(&piece), next);
+                next = next.wrapping_add((piece.len() - headers) as u32);
+                bytes.extend_from_slice(&piece[headers..]);
+            }
+            prop_assert_eq!(usize::from(read16(&piece, VIRTIO + 2)), piece.len() - VIRTIO);
+            prop_assert_eq!(fold(add(0, &piece[VIRTIO..VIRTIO + 20])), 0xffff, "IP checksum");
+            let again = Layout::of(&piece, piece.len(), 0).expect("a good piece");
+            prop_assert_eq!(again.count, pair[1] - pair[0]);
+            let mut sealed = piece.clone();
+            seal(&mut sealed);
+            let l4 = (piece.len() - VIRTIO - 20) as u32;
+            let sum = pseudo(&sealed[VIRTIO..], l4);
+            prop_assert_eq!(fold(add(sum, &sealed[VIRTIO + 20..])), 0xffff, "TCP checksum");
+        }
+        if layout.count > 1 {
+            prop_assert_eq!(&bytes[..], &packet[VIRTIO + layout.headers as usize..]);
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        gso in prop_oneof![Just(0_u8), Just(1), Just(5), any::<u8>()],
+        extra in 0_usize..65_536,
+        l2 in prop_oneof![Just(0_usize), Just(ETHERNET)],
+    ) {
+        let mut bytes = bytes;
+        if bytes.len() > VIRTIO + l2 + 20 {
+            bytes[1] = gso;
+            bytes[VIRTIO + l2] = 0x45;
+        }
+        let len = bytes.len() + extra;
+        let head = &bytes[..bytes.len().min(256)];
+        let len = if head.len() < 256 { head.len() } else { len };
+        if let Ok(layout) = Layout::of(head, len, l2) {
+            let mut out = [0; MOST];
+            for i in 0..layout.count.min(5) {
+                layout.compose(head, i, i + 1, &mut out);
+                let (a, b) = layout.places(i, i + 1);
+                prop_assert!(a <= b && b <= len);
+            }
+        }
+        let mut sealed = bytes;
+        seal(&mut sealed);
+    }
+}

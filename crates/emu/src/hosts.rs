@@ -64,13 +64,18 @@ pub(crate) struct Wishes {
     pub(crate) buffers: Option<ByteCount>,
 }
 
-/// Makes all hosts of a network, and gives the device of each node. The caller has one thread,
-/// and is back in `away.net` afterwards.
-pub(crate) fn make(
-    topology: &Topology,
-    away: &Away,
-    wishes: Wishes,
-) -> Result<(Vec<Host>, Vec<Option<Device>>, DeviceKind), EmuError> {
+/// What [`make`] made.
+pub(crate) struct Made {
+    /// The hosts.
+    pub(crate) hosts: Vec<Host>,
+    /// The device of each node.
+    pub(crate) devices: Vec<Option<Device>>,
+    /// What kind they are.
+    pub(crate) kind: DeviceKind,
+}
+
+/// Makes all hosts of a network. The caller has one thread, and is back in `away.net` afterwards.
+pub(crate) fn make(topology: &Topology, away: &Away, wishes: Wishes) -> Result<Made, EmuError> {
     let kind = wishes.kind.unwrap_or_else(|| {
         let open = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
         if open.is_ok() { DeviceKind::Tun } else { DeviceKind::Packet }
@@ -104,7 +109,8 @@ pub(crate) fn make(
             }
         };
         devices[node] = Some(device);
-        let segments = (kind == DeviceKind::Packet && wishes.per_packet).then_some(1);
+        // Without it TCP would still build super-packets, to be cut before the device: bursts.
+        let segments = wishes.per_packet.then_some(1);
         connect(topology, node, &mut netlink, segments).tried("addresses and routes")?;
         if let Some(room) = wishes.buffers {
             enlarge(room);
@@ -113,7 +119,7 @@ pub(crate) fn make(
         hosts.push(Host { node, name, address, namespace, netlink, socket });
     }
     namespace::enter(&away.net)?;
-    Ok((hosts, devices, kind))
+    Ok(Made { hosts, devices, kind })
 }
 
 impl Host {

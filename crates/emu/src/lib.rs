@@ -1,4 +1,22 @@
-//! The links of `packtrain-link` in real time, between network namespaces.
+//! The links of `packtrain-link` in real time, between network namespaces: a network for any
+//! program, under the real kernel, without changing anything of the system.
+//!
+//! A [`Plan`] says which hosts and links there are ([`Topology`]) and what runs on them. It is
+//! carried out by a process of its own: [`supervise`] starts it, usually as the caller's own
+//! program once more, which finds itself to be a [`child`] before it does anything else and calls
+//! [`Child::run`]. There it sets up namespaces and devices while it has one thread, moves packets
+//! in a second, starts the programs, and ends them and itself when the caller is gone, whatever
+//! the reason. `examples/emulate.rs` is all that it takes.
+//!
+//! The way of a packet: a host's kernel -> its [device](DeviceKind) -> the first link
+//! (`packtrain_link::Link`) -> further links -> the target's device -> its kernel. Super-packets of
+//! segmentation offload are offered as trains of their segments, without being copied; what links
+//! make of them is decided segment by segment. Arrival is the time of reading, departure the
+//! link's arithmetic; how late deliveries were is counted and [reported](Report), and so is what
+//! the devices lost.
+//!
+//! Only Linux has network namespaces.
+#![cfg(target_os = "linux")]
 
 mod bed;
 mod channel;
@@ -11,12 +29,14 @@ mod error;
 mod header;
 mod hosts;
 mod late;
+mod merge;
 mod namespace;
 mod netlink;
 mod packet;
 mod parent;
 mod programs;
 mod record;
+mod replay;
 mod report;
 mod store;
 mod summary;
@@ -29,5 +49,6 @@ pub use door::{enter, running};
 pub use error::EmuError;
 pub use hosts::DeviceKind;
 pub use parent::{Ended, supervise};
+pub use replay::{Arrival, Dropped, arrivals, drops, replay};
 pub use report::{DelayError, HostReport, LinkReport, Report};
 pub use topology::{MOST_HOSTS, Node, Topology, Wire};

@@ -40,9 +40,9 @@ impl Packet {
         self.parts.slices(from, to)
     }
 
-    /// The memory, when nobody needs the packet any more.
-    pub(crate) fn into_parts(self) -> Parts {
-        self.parts
+    /// Takes its memory.
+    pub(crate) fn take_parts(&mut self) -> Parts {
+        std::mem::take(&mut self.parts)
     }
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// All of a packet that is on no wire yet.
-    pub(crate) fn whole(packet: Packet) -> Self {
+    pub(crate) fn whole(packet: Rc<Packet>) -> Self {
         let count = packet.layout.count;
-        Self { packet: Rc::new(packet), from: 0, count, wire: usize::MAX, number: 0 }
+        Self { packet, from: 0, count, wire: usize::MAX, number: 0 }
     }
 
     /// Bytes from the network header on, those of each segment counted.

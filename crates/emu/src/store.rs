@@ -5,6 +5,10 @@
 //! copied.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::rc::Rc;
+
+use crate::header::Layout;
+use crate::packet::Packet;
 
 /// Sizes of the parts. The first holds all headers: 10 for virtio, 14 for Ethernet, up to 120 for
 /// IP and TCP. All together hold the largest packet, 65,535 bytes, with these.
@@ -43,12 +47,14 @@ impl Parts {
 pub(crate) struct Store {
     spare: [Vec<Box<[u8]>>; 4],
     next: [Box<[u8]>; 4],
+    /// Packets without memory.
+    shells: Vec<Rc<Packet>>,
 }
 
 impl Store {
     /// An empty store.
     pub(crate) fn new() -> Self {
-        Self { spare: Default::default(), next: SIZES.map(new_part) }
+        Self { spare: Default::default(), next: SIZES.map(new_part), shells: Vec::new() }
     }
 
     /// Memory for the next read, as large as the largest packet.
@@ -61,8 +67,30 @@ impl Store {
         &self.next[0]
     }
 
-    /// Takes the first `len` bytes of that memory as a packet.
-    pub(crate) fn take(&mut self, len: usize) -> Parts {
+    /// Makes a packet of the first `len` bytes of that memory.
+    pub(crate) fn packet(&mut self, len: usize, layout: Layout) -> Rc<Packet> {
+        let packet = Packet::new(self.take(len), layout);
+        if let Some(mut shell) = self.shells.pop()
+            && let Some(place) = Rc::get_mut(&mut shell)
+        {
+            *place = packet;
+            return shell;
+        }
+        Rc::new(packet)
+    }
+
+    /// Takes a packet back when nobody else needs it.
+    pub(crate) fn reclaim(&mut self, mut packet: Rc<Packet>) {
+        if let Some(last) = Rc::get_mut(&mut packet) {
+            let parts = last.take_parts();
+            self.give_back(parts);
+            if self.shells.len() < SPARE[0] {
+                self.shells.push(packet);
+            }
+        }
+    }
+
+    fn take(&mut self, len: usize) -> Parts {
         let mut parts = Parts { parts: Default::default(), len };
         let mut start = 0;
         for (i, size) in SIZES.iter().enumerate() {
@@ -75,8 +103,7 @@ impl Store {
         parts
     }
 
-    /// Takes memory back.
-    pub(crate) fn give_back(&mut self, parts: Parts) {
+    fn give_back(&mut self, parts: Parts) {
         for (i, part) in parts.parts.into_iter().enumerate() {
             if let (Some(part), true) = (part, self.spare[i].len() < SPARE[i]) {
                 self.spare[i].push(part);

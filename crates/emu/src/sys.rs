@@ -162,9 +162,14 @@ pub(crate) struct Start {
 /// Has `command` started so.
 pub(crate) fn start_so(command: &mut Command, start: Start) {
     let prepare = move || {
-        // SAFETY: setns and prctl are system calls without memory of ours; the descriptor is
-        // open, for the caller keeps it until the program has started.
+        // SAFETY: the set is initialised by sigemptyset; setns, setpgid and prctl are system calls
+        // without memory of ours; the descriptor is open, for the caller keeps it until the
+        // program has started.
         unsafe {
+            // What we block for ourselves is not blocked there.
+            let mut none = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigemptyset(&mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             check(libc::setns(start.namespace, libc::CLONE_NEWNET))?;
             if start.group {
                 check(libc::setpgid(0, 0))?;
@@ -209,7 +214,7 @@ pub(crate) fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Makes the network capabilities inheritable and ambient.
-fn lend_capabilities() -> io::Result<()> {
+pub(crate) fn lend_capabilities() -> io::Result<()> {
     use rustix::thread::{
         CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
     };
@@ -227,7 +232,7 @@ fn lend_capabilities() -> io::Result<()> {
 
 /// `struct sched_attr` of sched_setattr(2), as its first version had it.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct SchedAttr {
     size: u32,
     policy: u32,
@@ -239,13 +244,22 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Asks for time slices of this length for the calling thread: it then runs sooner after a
-/// wake-up (EEVDF, Linux 6.12), at the same share of the processor and without any privilege.
-/// With the privilege, it also goes before others. Where it is refused nothing is lost.
+/// Has the calling thread run as soon as it may: before all that is not urgent where the system
+/// allows it (it sleeps whenever nothing is due), else with time slices of this length, which
+/// bring it to its turn sooner after a wake-up (EEVDF, Linux 6.12) and need no privilege. Where
+/// both are refused nothing is lost.
 pub(crate) fn hurry(slice: Duration) {
     const SIZE: u32 = size_of::<SchedAttr>() as u32;
-    for nice in [-20, 0] {
-        let attr = SchedAttr { size: SIZE, nice, runtime: slice.as_nanos(), ..Default::default() };
+    const RESET_ON_FORK: u64 = 1;
+    let plain = SchedAttr { size: SIZE, runtime: slice.as_nanos(), ..Default::default() };
+    let first = SchedAttr {
+        policy: libc::SCHED_FIFO as u32,
+        flags: RESET_ON_FORK,
+        priority: 1,
+        runtime: 0,
+        ..plain
+    };
+    for attr in [first, SchedAttr { nice: -20, ..plain }, plain] {
         // SAFETY: the kernel reads `size` bytes from `attr`, which live through the call.
         let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
         if done == 0 {

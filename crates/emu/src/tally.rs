@@ -40,6 +40,11 @@ pub(crate) fn word(cause: DropCause) -> &'static str {
     CAUSES.iter().find(|(other, _)| *other == cause).map_or("other", |(_, word)| word)
 }
 
+/// The word, if it is one for a cause.
+pub(crate) fn known(text: &str) -> Option<&'static str> {
+    CAUSES.iter().find(|(_, word)| *word == text).map(|(_, word)| *word)
+}
+
 impl Tally {
     /// Packets arrive at the wire.
     pub(crate) fn offer(&mut self, packets: u32, bytes: u64) {
@@ -82,8 +87,9 @@ impl Tally {
         DataRate::from_bytes_over(ByteCount(self.delivered_bytes), end.since(start))
     }
 
-    /// The rate of the busiest whole second.
+    /// The rate of the busiest second, or the mean where all took less than one.
     pub(crate) fn busiest_rate(&self) -> DataRate {
-        DataRate::from_bytes_over(ByteCount(self.busiest), Duration::from_secs(1))
+        let busiest = DataRate::from_bytes_over(ByteCount(self.busiest), Duration::from_secs(1));
+        busiest.max(self.mean_rate())
     }
 }

@@ -39,12 +39,12 @@ pub(super) fn run(
     }
     let json = args.json;
     let result = outer(args, matches, line);
-    result.or_else(|exit| {
+    result.map_err(|exit| {
         let error = exit.into_error();
         if json {
             tell::failed(&error.text, error.exit_code());
         }
-        Err(Exit::from(error))
+        Exit::from(error)
     })
 }
 
@@ -148,6 +148,7 @@ fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
             Device::Tun => Some(DeviceKind::Tun),
             Device::Packet => Some(DeviceKind::Packet),
         },
+        tick: args.tick,
         buffers,
         record: args.record.clone(),
         command: args.command.clone(),
@@ -172,12 +173,12 @@ fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
             Limit::Bytes(ByteCount((product as u64).max(4 * packet)))
         }
     };
-    if let Limit::Bytes(bytes) = limit {
-        if bytes.get() < packet {
-            return Err(Exit::usage(format!(
-                "--queue {bytes} is below a packet of {packet} bytes: nothing would wait in it"
-            )));
-        }
+    if let Limit::Bytes(bytes) = limit
+        && bytes.get() < packet
+    {
+        return Err(Exit::usage(format!(
+            "--queue {bytes} is below a packet of {packet} bytes: nothing would wait in it"
+        )));
     }
     let direction = |seed: u64| {
         let mut link = LinkConfig::new(rate, rtt / 2, 1);
@@ -200,13 +201,11 @@ fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
     let usage = |error: &dyn std::fmt::Display| Exit::usage(error.to_string());
     let file = ScenarioFile::load(path, &[]).map_err(|error| usage(&error))?;
     let scenario = file.scenario(0).map_err(|error| usage(&error))?;
+    let configs: Vec<_> = (0..scenario.links.len()).map(|i| scenario.link_config(i)).collect();
     let nodes = scenario.nodes.into_iter().map(|node| Node { name: node.name, host: true });
-    let wires = scenario.links.into_iter().map(|link| Wire {
-        name: link.name,
-        from: link.from,
-        to: link.to,
-        config: link.config,
-    });
+    let links = scenario.links.into_iter().zip(configs);
+    let wires =
+        links.map(|(link, config)| Wire { name: link.name, from: link.from, to: link.to, config });
     let topology = Topology { nodes: nodes.collect(), wires: wires.collect() };
     if topology.wires.is_empty() {
         return Err(Exit::usage(format!("{}: there is no [[link]]", path.display())));

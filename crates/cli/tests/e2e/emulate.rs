@@ -93,6 +93,7 @@ fn impossible_values_are_refused() {
         ("--queue", "0packets"),
         ("--mtu", "10"),
         ("--jitter", "soon"),
+        ("--tick", "2ms"),
     ] {
         let mut words = base.map(str::to_owned).to_vec();
         match words.iter().position(|word| word == option) {

@@ -6,8 +6,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod copy;
-mod emulate;
 mod demo;
+mod emulate;
 mod faults;
 mod guide;
 mod kill;
