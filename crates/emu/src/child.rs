@@ -217,6 +217,8 @@ impl Runner {
                 }
             };
             let _ = tell.send(Ok(()));
+            // Without it the hosts have no network and COMMAND might wait for ever: a panic ends all.
+            let _guard = AbortOnPanic;
             Ok(engine.run(tick, &stopped, &woken))
         };
         let thread =
@@ -232,5 +234,16 @@ impl Runner {
         self.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         self.thread.join().unwrap_or_else(|_| Err(EmuError::Died("its thread".to_owned())))
+    }
+}
+
+/// Ends the process when it is dropped by a panic.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
     }
 }

@@ -23,6 +23,8 @@ use crate::programs::Environment;
 
 /// How long either side waits for the other's few bytes.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the emulation waits for a visitor's words: signals and ends of programs wait with it.
+const LISTEN: Duration = Duration::from_millis(100);
 /// The longest answer.
 const MOST: usize = 64 * 1024;
 
@@ -70,9 +72,14 @@ fn greet(
     away: &Away,
     environment: &Environment,
 ) -> std::io::Result<()> {
+    // An abstract name is open to everybody.
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+    if peer.uid != rustix::process::geteuid() {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(LISTEN))?;
+    stream.set_write_timeout(Some(LISTEN))?;
     let mut name = [0; 256];
     let len = stream.read(&mut name)?;
     let host = hosts.iter().find(|host| host.name.as_bytes() == &name[..len]);

@@ -100,7 +100,8 @@ impl Layout {
             _ => return Err(Strange),
         };
         let headers = ip_header + l4_header;
-        if segment == 0 || l4_header < 8 || total <= headers || head.len() < ip + headers {
+        let least = if kind == Kind::Tcp { 20 } else { 8 };
+        if segment == 0 || l4_header < least || total <= headers || head.len() < ip + headers {
             return Err(Strange);
         }
         let payload = (total - headers) as u32;
