@@ -13,7 +13,6 @@ fn features_of_later_versions_are_refused() {
         ("forecast --json", "`packtrain forecast` is not in this version"),
         ("route a b", "`packtrain route` is not in this version"),
         ("loss classify", "`packtrain loss` is not in this version"),
-        ("emulate --rate 1gbit -- ls", "`packtrain emulate` is not in this version"),
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
         ("history", "`packtrain history` is not in this version"),
