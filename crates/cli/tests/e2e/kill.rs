@@ -96,6 +96,10 @@ fn interrupted_by_the_user_it_says_how_to_go_on() {
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::file(&rig.path("src/big"), 64 * MIB, 1);
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        // A job behind `&` of a script has it ignored, and so have its children.
+        if signal == "INT" && interrupts_are_ignored() {
+            continue;
+        }
         let mut slow = copy(&rig, true);
         let mut running = rig.start(slow.args(["--rate", "100mbit"]));
         rig.wait_far();
@@ -108,6 +112,12 @@ fn interrupted_by_the_user_it_says_how_to_go_on() {
     }
     rig.ok(&mut copy(&rig, true));
     assert_same(&rig.path("src"), &rig.path("dst"));
+}
+
+fn interrupts_are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) >> 1 & 1 == 1
 }
 
 #[test]
