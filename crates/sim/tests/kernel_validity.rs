@@ -3,89 +3,26 @@
 //! emulator is needed; `measure.py` there measures them anew.
 #![allow(clippy::print_stdout)]
 
-use std::path::{Path, PathBuf};
+mod validity;
 
-use packtrain_link::{Count, DropCause, Element, Link, LinkConfig, LossConfig, Observer, Pace};
+use packtrain_link::{Count, DropCause, Element, Link, Observer, Pace};
 use packtrain_sim::outcome::Outcome;
 use packtrain_sim::run;
-use packtrain_sim::spec::{FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario, TcpSpec};
+use packtrain_sim::spec::{FlowKind, Scenario, TcpSpec};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// Throughput may differ by this share.
-const TOLERANCE: f64 = 0.05;
+use validity::{Cell, Experiment, picked};
 
-/// One line of `cells.csv`.
-#[derive(Clone, Debug)]
-struct Cell {
-    key: String,
-    cc: String,
-    rate: DataRate,
-    rtt: Duration,
-    queue: u64,
-    loss: f64,
-    duration: Duration,
-    warm_up: Duration,
-    quick: bool,
-}
+const KERNEL: Experiment = Experiment {
+    name: "kernel-validity",
+    peer: "kernel.csv",
+    heading: "key,goodput_bps,loss_events,timeouts,repeated_packets,sent_packets,mean_rtt_us,overflow,\
+              random,ratio",
+};
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/kernel-validity")
-}
-
-fn rows(file: &str) -> Vec<Vec<String>> {
-    let text = std::fs::read_to_string(folder().join(file)).unwrap();
-    text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
-}
-
-fn cells() -> Vec<Cell> {
-    let number = |text: &str| text.parse::<u64>().unwrap();
-    let cell = |row: Vec<String>| Cell {
-        key: row[0].clone(),
-        cc: row[1].clone(),
-        rate: DataRate::from_mbps(number(&row[2])),
-        rtt: Duration::from_millis(number(&row[3])),
-        queue: number(&row[4]),
-        loss: row[5].parse().unwrap(),
-        duration: Duration::from_secs(number(&row[6])),
-        warm_up: Duration::from_secs(number(&row[7])),
-        quick: row[8] == "yes",
-    };
-    rows("cells.csv").into_iter().map(cell).collect()
-}
-
-/// The same two links as in the emulator: packets of at most 1,500 bytes, a queue that never
-/// fills on the way back.
 fn scenario(cell: &Cell) -> Scenario {
-    let node = |name: &str| NodeSpec { name: name.to_owned(), host: None };
-    let mut there = LinkConfig::new(cell.rate, cell.rtt / 2, cell.queue);
-    there.mtu = ByteCount(1_500);
-    if cell.loss > 0.0 {
-        there.loss = LossConfig::Independent(cell.loss);
-    }
-    let back = LinkConfig::new(cell.rate, cell.rtt / 2, 1_000_000);
-    Scenario {
-        name: "kernel-validity".to_owned(),
-        title: cell.key.clone(),
-        duration: cell.duration,
-        warm_up: cell.warm_up,
-        seed: std::env::var("PACKTRAIN_SEED").map_or(1, |s| s.parse().unwrap()),
-        sample: None,
-        nodes: vec![node("near"), node("far")],
-        links: vec![
-            LinkSpec { name: "near>far".to_owned(), from: 0, to: 1, config: there },
-            LinkSpec { name: "far>near".to_owned(), from: 1, to: 0, config: back },
-        ],
-        flows: vec![FlowSpec {
-            name: "tcp".to_owned(),
-            from: 0,
-            to: 1,
-            start: Time::ZERO,
-            stop: None,
-            kind: FlowKind::Tcp(TcpSpec::linux(&cell.cc)),
-        }],
-        train: 64,
-        record: None,
-    }
+    let seed = std::env::var("PACKTRAIN_SEED").map_or(1, |s| s.parse().unwrap());
+    KERNEL.scenario(cell, seed, FlowKind::Tcp(TcpSpec::linux(&cell.cc)))
 }
 
 fn play(scenario: &Scenario) -> Outcome {
@@ -110,40 +47,23 @@ fn compare(cell: &Cell, kernel: &[String]) -> (f64, String) {
         outcome.links[0].dropped[2],
     );
     println!("{line}\n    kernel {}", kernel[1..9].join(","));
+    write_curve(cell);
     (ratio, line)
 }
 
-fn compare_all(wanted: impl Fn(&Cell) -> bool) {
-    let kernel = rows("kernel.csv");
-    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
-    for cell in cells().iter().filter(|cell| wanted(cell)) {
-        let row = kernel.iter().find(|row| row[0] == cell.key);
-        let row = row.unwrap_or_else(|| panic!("kernel.csv has no row {}", cell.key));
-        let (ratio, line) = compare(cell, row);
-        if (ratio - 1.0).abs() > TOLERANCE {
-            wrong.push(format!("{}: {ratio:.3} of the kernel's throughput", cell.key));
-        }
-        lines.push(line);
-        if let Ok(dir) = std::env::var("PACKTRAIN_CURVES") {
-            let lines = curve(cell).into_iter().map(|(at, cwnd, flight)| {
-                format!("{:.3} {cwnd:.2} {flight:.2}\n", at.as_secs_f64())
-            });
-            let file = format!("{dir}/{}.txt", cell.key.replace('/', "-"));
-            std::fs::write(file, lines.collect::<String>()).unwrap();
-        }
-    }
-    assert!(!lines.is_empty());
-    if let Ok(file) = std::env::var("PACKTRAIN_OURS") {
-        let head = "key,goodput_bps,loss_events,timeouts,repeated_packets,sent_packets,mean_rtt_us,\
-                    overflow,random,ratio\n";
-        std::fs::write(file, format!("{head}{}\n", lines.join("\n"))).unwrap();
-    }
-    assert!(wrong.is_empty(), "beyond 5 %:\n{}", wrong.join("\n"));
+/// Writes the window over time to the folder in `PACKTRAIN_CURVES`, if there is one.
+fn write_curve(cell: &Cell) {
+    let Ok(dir) = std::env::var("PACKTRAIN_CURVES") else { return };
+    let lines = curve(cell)
+        .into_iter()
+        .map(|(at, cwnd, flight)| format!("{:.3} {cwnd:.2} {flight:.2}\n", at.as_secs_f64()));
+    let file = format!("{dir}/{}.txt", cell.key.replace('/', "-"));
+    std::fs::write(file, lines.collect::<String>()).unwrap();
 }
 
 #[test]
 fn throughput_is_the_kernels_where_it_is_quick() {
-    compare_all(|cell| cell.quick);
+    KERNEL.compare_all(|cell| cell.quick, compare);
 }
 
 /// Writes what it found to the file named in `PACKTRAIN_OURS`, window curves to the folder in
@@ -151,8 +71,7 @@ fn throughput_is_the_kernels_where_it_is_quick() {
 #[test]
 #[ignore = "writes ours.csv"]
 fn throughput_is_the_kernels_everywhere() {
-    let pattern = std::env::var("PACKTRAIN_CELLS").unwrap_or_default();
-    compare_all(|cell| cell.key.contains(&pattern));
+    KERNEL.compare_all(picked, compare);
 }
 
 /// A window over time, in segments, a sample every 10 ms.
@@ -213,8 +132,8 @@ fn curve(cell: &Cell) -> Vec<(Duration, f64, f64)> {
 }
 
 fn saws(key: &str) -> (Saw, Saw) {
-    let cell = cells().into_iter().find(|cell| cell.key == key).unwrap();
-    let file = folder().join("curves").join(format!("{}.txt", key.replace('/', "-")));
+    let cell = KERNEL.cells().into_iter().find(|cell| cell.key == key).unwrap();
+    let file = KERNEL.folder().join("curves").join(format!("{}.txt", key.replace('/', "-")));
     let text = std::fs::read_to_string(file).unwrap();
     let window = |line: &str| line.split(' ').nth(1).unwrap().parse().unwrap();
     let kernel = Saw(text.lines().map(window).collect());
@@ -272,14 +191,14 @@ fn recorded_arrivals_lose_the_same_packets() {
     // The record was made with the seed 1.
     let config = Scenario { seed: 1, ..scenario(&cell) }.link_config(0);
     let (mut link, mut dead) = (Link::<Count>::new(config), Dead::default());
-    for row in rows("replay/arrivals.csv") {
+    for row in KERNEL.rows("replay/arrivals.csv") {
         let number = |at: usize| row[at].parse::<u64>().unwrap();
         let packet = Count { count: 1, size: number(3) as u32, first: number(2) };
         link.offer(Pace::at(Time::from_nanos(number(0))), packet, &mut dead);
         while link.poll_departure(Time::MAX, &mut dead).is_some() {}
     }
     dead.0.sort_unstable();
-    let theirs = rows("replay/drops.csv");
+    let theirs = KERNEL.rows("replay/drops.csv");
     let theirs: Vec<(u64, &str)> =
         theirs.iter().map(|row| (row[2].parse().unwrap(), row[4].as_str())).collect();
     assert!(theirs.len() > 10);
