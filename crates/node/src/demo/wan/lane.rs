@@ -199,10 +199,11 @@ fn reason(out: &Path) -> String {
     last("trouble").or_else(|| last("emulation")).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
-/// Asks the emulation to end as a terminal would, so that it still reports.
+/// Asks the emulation to end, so that it still reports. Not by SIGINT, which a job behind `&` of a
+/// script ignores.
 fn interrupt(child: &Child) {
     let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) else { return };
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
 }
 
 /// What the files below `dir` take on the disk, temporaries of movers included.
