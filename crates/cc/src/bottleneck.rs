@@ -41,6 +41,7 @@ pub(crate) fn silence(now: Time) -> Feedback<'static> {
         app_limited: false,
         round_ended: false,
         timeout: false,
+        delay_rising: false,
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn run(name: &str, script: &[(u64, Step)]) -> Result<(), TestCaseErro
                     round_ended: flag(5),
                     ecn_ce: u64::from(flags >> 6 == 3),
                     timeout: *flags > 250,
+                    delay_rising: *flags % 7 == 3,
                     ..silence(now)
                 });
             }

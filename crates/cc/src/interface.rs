@@ -48,6 +48,12 @@ pub trait CongestionController: Debug + Send {
     /// How fast packets may leave; none means as fast as `cwnd` lets them.
     fn pacing_rate(&self) -> Option<DataRate>;
 
+    /// Nothing may leave before this time, whatever window and pace allow (UDT, section III.C: a
+    /// freeze after a decrease). None, or a time that has passed: no freeze.
+    fn frozen_until(&self) -> Option<Time> {
+        None
+    }
+
     /// How many bytes may leave back to back.
     fn send_quantum(&self) -> ByteCount;
 
@@ -97,7 +103,8 @@ pub struct RttSample {
 /// Consecutive packets that were declared lost together.
 #[derive(Clone, Copy, Debug)]
 pub struct LossRange {
-    /// Send index of the first.
+    /// Send index of the first. A feedback that repeats numbers and is told of lost numbers, not
+    /// of lost transmissions, gives the index of the first transmission.
     pub first: u64,
     /// How many.
     pub count: u32,
@@ -151,6 +158,9 @@ pub struct Feedback<'a> {
     /// The retransmission timer ran out (RFC 6298 section 5): nothing was heard for so long that
     /// everything in flight is taken for lost. A feedback that has no such timer never says so.
     pub timeout: bool,
+    /// The receiver saw the delay grow from sample to sample (UDT's delay warning: Pathload's
+    /// pairwise comparison and difference tests over its last 16 round trips).
+    pub delay_rising: bool,
 }
 
 /// A train that is to leave back to back.
@@ -181,6 +191,8 @@ pub enum Signal {
     HostDrops,
     /// Congestion marks.
     Ecn,
+    /// Whether the delay grows.
+    DelayTrend,
 }
 
 /// A set of signals.

@@ -18,6 +18,7 @@ pub mod native;
 mod registry;
 mod reno;
 mod scalable;
+pub mod udt;
 mod window;
 
 pub use bbr::Bbr;

@@ -117,6 +117,7 @@ impl Fluid {
             app_limited: false,
             round_ended: ended,
             timeout: false,
+            delay_rising: false,
         });
     }
 }

@@ -254,6 +254,7 @@ impl Sender {
             app_limited,
             round_ended,
             timeout: false,
+            delay_rising: false,
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();

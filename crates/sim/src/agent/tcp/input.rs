@@ -287,6 +287,7 @@ impl Sender {
             app_limited: newest.is_some_and(|newest| newest.snapshot.app_limited),
             round_ended,
             timeout,
+            delay_rising: false,
         };
         self.cc.on_feedback(&feedback);
         self.losses.clear();

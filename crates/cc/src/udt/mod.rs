@@ -1,0 +1,5 @@
+//! UDT.
+
+mod variant;
+
+pub use variant::Variant;

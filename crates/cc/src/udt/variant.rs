@@ -1,0 +1,44 @@
+//! The algorithms that go by the name of UDT.
+
+/// One of them. The feedback `udt` of `packtrain-proto` differs with it too, so both ends of a flow
+/// must mean the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// Gu and Grossman, "End-to-End Congestion Control for High Performance Data Transfer" (2003),
+    /// sections III.B to III.E as printed, units and cross references corrected.
+    Paper,
+    /// The same with section V's changes for computational grids: formula (3) removed, no decrease
+    /// for the first single loss.
+    #[default]
+    Grid,
+    /// What the author's agent for ns-2 of 2003 did, which departs from the paper.
+    Ns2,
+    /// What the deployed library, UDT4, does, its defects left out.
+    Udt4,
+}
+
+impl Variant {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Paper, Self::Grid, Self::Ns2, Self::Udt4];
+
+    /// Its name behind `udt:`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Grid => "grid",
+            Self::Ns2 => "ns2-2003",
+            Self::Udt4 => "udt4",
+        }
+    }
+
+    /// The variant of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+
+    /// The variant that a controller's name asks of the feedback: `udt:paper` and so on; `udt` and
+    /// every controller that is not UDT's go with `grid`.
+    pub fn of_controller(name: &str) -> Self {
+        name.strip_prefix("udt:").and_then(Self::named).unwrap_or_default()
+    }
+}
