@@ -20,6 +20,17 @@ impl Code {
     pub(crate) fn signal(number: i32) -> Self {
         Self(u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128)))
     }
+
+    /// The same, unless all was well but what was said on stdout did not get there.
+    pub(crate) fn with_output_lost(self, why: Option<&std::io::Error>) -> Self {
+        match why {
+            Some(error) if self == Self::DONE => {
+                complain(&format!("cannot write to standard output: {error}"));
+                Self(NodeError::new(FailureKind::Fatal, "").exit_code())
+            }
+            _ => self,
+        }
+    }
 }
 
 impl From<Code> for ExitCode {

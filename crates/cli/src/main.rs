@@ -10,8 +10,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let line: Vec<_> = std::env::args_os().collect();
-    match args::parse(&line) {
-        Ok(parsed) => cmd::run(parsed, &line).unwrap_or_else(exit::Exit::report).into(),
-        Err(exit) => exit.report_early(&line).into(),
-    }
+    let code = match args::parse(&line) {
+        Ok(parsed) => cmd::run(parsed, &line).unwrap_or_else(exit::Exit::report),
+        Err(exit) => exit.report_early(&line),
+    };
+    code.with_output_lost(out::lost()).into()
 }

@@ -10,13 +10,33 @@ pub(crate) mod summary;
 pub(crate) mod teller;
 pub(crate) mod ticker;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
-/// One line on stdout. A reader that went away is no failure of ours.
+/// Why standard output does not take what it is given.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// One line on stdout.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    bytes(format!("{text}\n").as_bytes());
+}
+
+/// These bytes on stdout. A reader that went away is no failure of ours; a full disk is one, which
+/// `lost` tells at the end.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Why something said on stdout did not get there, if so.
+pub(crate) fn lost() -> Option<&'static io::Error> {
+    LOST.get()
 }
 
 /// One JSON object on a line of stdout.

@@ -1,7 +1,5 @@
 //! `completions` and `man`, from the definitions that read the command line.
 
-use std::io::Write as _;
-
 use packtrain_node::api::{FailureKind, NodeError};
 
 use crate::args::{self, CompletionArgs, ManArgs};
@@ -11,7 +9,7 @@ use crate::exit::{Code, Exit};
 pub(crate) fn completions(args: &CompletionArgs) -> Code {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::bare(), "packtrain", &mut script);
-    let _ = std::io::stdout().lock().write_all(&script);
+    crate::out::bytes(&script);
     Code::DONE
 }
 

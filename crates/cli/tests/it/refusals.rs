@@ -104,3 +104,16 @@ fn help_and_version_end_well() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("Usage: packtrain <COMMAND>"));
 }
+
+#[test]
+fn a_full_disk_behind_stdout_is_a_failure() {
+    let home = Home::new();
+    home.file("a", b"a");
+    for words in [&["cp", "--json", "a", "b"][..], &["completions", "bash"], &["sim", "list"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let output = home.command().args(words).stdout(full).output().expect("the command starts");
+        let said = stderr(&output);
+        assert_eq!(code(&output), 7, "{words:?}: {said}");
+        assert!(said.contains("cannot write to standard output: No space left"), "{said}");
+    }
+}

@@ -1,7 +1,5 @@
 //! What `packtrain emulate` says at its end.
 
-use std::io::Write as _;
-
 use packtrain_emu::{Ended, LinkReport};
 use packtrain_units::{DataRate, Duration};
 use serde_json::{Value, json};
@@ -79,6 +77,5 @@ pub(super) fn failed(text: &str, code: u8) {
 }
 
 fn print(line: &Value) {
-    // Where nobody listens, nobody is told.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    crate::out::line(&line.to_string());
 }
