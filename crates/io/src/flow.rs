@@ -10,14 +10,8 @@
 
 mod driver;
 mod handle;
-mod lane;
 mod nothing;
-mod sleep;
 mod stats;
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
-mod sys;
-mod wake;
 mod watch;
 
 use std::sync::{Arc, Mutex};
@@ -25,14 +19,14 @@ use std::sync::{Arc, Mutex};
 use packtrain_proto::limits::LANES;
 use packtrain_proto::{Event, Flow, Payload, Placement};
 
-use crate::clock;
 use crate::udp::{BufferWarning, UdpSocket};
+use crate::{clock, thread};
 use driver::Driver;
 use nothing::{NoPayload, NoPlacement};
 
+pub use crate::thread::Waker;
 pub use handle::FlowHandle;
 pub use stats::{FlowSnapshot, IoStats};
-pub use wake::Waker;
 
 /// What the owner of a flow is told.
 #[derive(Clone, Debug)]
@@ -108,7 +102,7 @@ where
     if sockets.is_empty() || sockets.len() > LANES {
         return Err(SpawnError::Sockets(sockets.len()));
     }
-    let (waker, sleeper) = wake::pair()?;
+    let (waker, sleeper) = thread::pair()?;
     let (commands, inbox) = crossbeam_channel::unbounded();
     let shared = Arc::new(Mutex::new(FlowSnapshot::empty(clock::now())));
     let board = Arc::clone(&shared);

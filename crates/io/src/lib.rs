@@ -6,4 +6,5 @@ pub mod disk;
 pub mod entropy;
 pub mod flow;
 pub mod tcp;
+pub mod thread;
 pub mod udp;

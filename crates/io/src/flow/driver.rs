@@ -10,12 +10,10 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use super::FlowEvent;
 use super::handle::Command;
-use super::lane::{Lane, Unsent};
-use super::sleep::Bed;
-use super::stats::{FlowSnapshot, IoStats, thread_cpu};
-use super::wake::Sleeper;
+use super::stats::{FlowSnapshot, IoStats};
 use super::watch::Watch;
 use crate::clock;
+use crate::thread::{self, Bed, Lane, Sleeper, Unsent};
 use crate::udp::{Ecn, RecvSlab, SendError, UdpSocket};
 
 /// Batches sent before the sockets are looked at again: reports must not wait behind data.
@@ -112,7 +110,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             let blocked = self.unsent.as_ref().map(|u| u.transmit.lane);
             bed.sleep(&self.lanes, blocked, &self.sleeper, until);
             self.io.sleeps += u64::from(!more);
-            for &lane in &bed.readable {
+            for &lane in bed.readable() {
                 self.receive(lane);
             }
             let worked = self.io.sends + self.io.receives > done;
@@ -282,7 +280,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         self.io.segmentation = offloads().all(|o| o.segmentation);
         self.io.coalescing = offloads().all(|o| o.coalescing);
         let (flow, io) = (self.flow.stats(), self.io.clone());
-        let snapshot = FlowSnapshot { at: now, flow, io, cpu: thread_cpu() };
+        let snapshot = FlowSnapshot { at: now, flow, io, cpu: thread::cpu() };
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
         snapshot
     }

@@ -10,7 +10,7 @@ use packtrain_proto::CloseReason;
 use packtrain_units::Offset;
 
 use super::stats::FlowSnapshot;
-use super::wake::Waker;
+use crate::thread::Waker;
 
 /// What the owner asks of the thread.
 #[derive(Debug)]

@@ -52,9 +52,3 @@ impl FlowSnapshot {
         Self { at, flow: FlowStats::default(), io: IoStats::default(), cpu: Duration::ZERO }
     }
 }
-
-/// Processor time used by the calling thread.
-pub(super) fn thread_cpu() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::from_secs(used.tv_sec as u64) + Duration::from_nanos(used.tv_nsec as u64)
-}

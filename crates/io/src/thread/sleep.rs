@@ -30,17 +30,17 @@ const NAP: Duration = Duration::from_micros(50);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Sleeps for one network thread.
-pub(super) struct Bed {
+pub struct Bed {
     cores: usize,
     /// Brief sleeps in a row.
     brief: u32,
     /// Lanes that have something to read, after a sleep.
-    pub(super) readable: Vec<usize>,
+    readable: Vec<usize>,
 }
 
 impl Bed {
     /// For the calling thread.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         THREADS.fetch_add(1, Ordering::Relaxed);
         // The kernel may otherwise delay a wake-up by 50 us to join it with others.
         #[cfg(target_os = "linux")]
@@ -54,13 +54,7 @@ impl Bed {
 
     /// Sleeps until `until`, or until a lane is readable, or `blocked` is writable, or a call
     /// comes; `until` in the past only looks.
-    pub(super) fn sleep(
-        &mut self,
-        lanes: &[Lane],
-        blocked: Option<u8>,
-        sleeper: &Sleeper,
-        until: Time,
-    ) {
+    pub fn sleep(&mut self, lanes: &[Lane], blocked: Option<u8>, sleeper: &Sleeper, until: Time) {
         let start = clock::now();
         let wait = self.spin(until.since(start), until);
         let mut fds: [PollFd<'_>; LANES + 1] =
@@ -92,6 +86,11 @@ impl Bed {
         }
     }
 
+    /// Lanes that have something to read, after a sleep.
+    pub fn readable(&self) -> &[usize] {
+        &self.readable
+    }
+
     /// Spins the last of a wait away where that is welcome; gives what is left to sleep.
     fn spin(&self, wait: Duration, until: Time) -> Duration {
         if !self.may_spin() {
@@ -109,6 +108,12 @@ impl Bed {
     /// Whether a core is spare: both ends of every flow may be here, and others want to run.
     fn may_spin(&self) -> bool {
         self.cores >= 2 * THREADS.load(Ordering::Relaxed) + 2
+    }
+}
+
+impl Default for Bed {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

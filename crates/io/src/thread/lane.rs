@@ -4,8 +4,10 @@ use packtrain_proto::Transmit;
 
 use crate::udp::{Drops, UdpSocket};
 
-pub(super) struct Lane {
-    pub(super) socket: UdpSocket,
+/// One socket of an engine.
+pub struct Lane {
+    /// The socket.
+    pub socket: UdpSocket,
     /// The kernel's counter when we last looked.
     seen: Drops,
     /// Datagrams dropped, estimated.
@@ -15,25 +17,26 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(mut socket: UdpSocket) -> Self {
+    /// A lane over this socket.
+    pub fn new(mut socket: UdpSocket) -> Self {
         // What was dropped before the flow began is none of its business.
         let seen = socket.drops();
         Self { socket, seen, dropped: 0, usual: 16 }
     }
 
     /// A message with `count` datagrams came.
-    pub(super) fn note_message(&mut self, count: usize) {
+    pub fn note_message(&mut self, count: usize) {
         self.usual = self.usual - self.usual / 16 + count.min(1_024) as u32;
     }
 
     /// Datagrams dropped so far, estimated; wraps.
-    pub(super) fn dropped(&self) -> u32 {
+    pub fn dropped(&self) -> u32 {
         self.dropped
     }
 
     /// Takes a reading of the kernel's counter; gives the new total of datagrams when it moved.
     /// The kernel counts a coalesced batch as one, so a drop is taken for a usual batch.
-    pub(super) fn note_drops(&mut self, total: Drops) -> Option<u32> {
+    pub fn note_drops(&mut self, total: Drops) -> Option<u32> {
         let moved = total.0.wrapping_sub(self.seen.0);
         // Readings may come out of order: one from before the last is not news.
         if moved == 0 || moved > u32::MAX / 2 {
@@ -46,10 +49,11 @@ impl Lane {
 }
 
 /// A batch of which the kernel took only a part, or nothing, for want of buffer.
-pub(super) struct Unsent {
-    pub(super) transmit: Transmit,
+pub struct Unsent {
+    /// The batch.
+    pub transmit: Transmit,
     /// Bytes of it that left.
-    pub(super) sent: usize,
+    pub sent: usize,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub struct Waker {
 }
 
 /// The thread's end of it.
-pub(super) struct Sleeper {
+pub struct Sleeper {
     shared: Arc<Shared>,
 }
 
@@ -26,7 +26,11 @@ struct Shared {
     bell: Bell,
 }
 
-pub(super) fn pair() -> io::Result<(Waker, Sleeper)> {
+/// A waker and the sleeper that it wakes.
+///
+/// # Errors
+/// What the system says when it has no descriptor left.
+pub fn pair() -> io::Result<(Waker, Sleeper)> {
     let shared = Arc::new(Shared {
         called: AtomicBool::new(false),
         asleep: AtomicBool::new(false),
@@ -49,7 +53,7 @@ impl Waker {
 
 impl Sleeper {
     /// Announces sleep; false when somebody called meanwhile, so that it must not happen.
-    pub(super) fn lie_down(&self) -> bool {
+    pub fn lie_down(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.shared.called.load(Ordering::SeqCst) {
             self.get_up();
@@ -59,14 +63,14 @@ impl Sleeper {
     }
 
     /// The sleep is over; the bell is silenced if it rang.
-    pub(super) fn get_up(&self) {
+    pub fn get_up(&self) {
         if !self.shared.asleep.swap(false, Ordering::SeqCst) {
             self.shared.bell.silence();
         }
     }
 
     /// Forgets the calls so far; what they announced is looked at after this.
-    pub(super) fn take_calls(&self) -> bool {
+    pub fn take_calls(&self) -> bool {
         self.shared.called.swap(false, Ordering::SeqCst)
     }
 }
