@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["link", "proto", "cc"]),
     ("emu", &["link", "io"]),
     ("socket", &["proto", "io"]),
-    ("node", &["transfer", "io", "plan", "object"]),
+    ("node", &["transfer", "io", "socket", "plan", "object"]),
     ("cli", &["node", "sim", "emu", "loss"]),
 ];
 
