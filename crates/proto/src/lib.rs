@@ -26,6 +26,7 @@ mod path;
 mod qlog;
 mod seam;
 mod stats;
+mod udt;
 
 pub use codec::header::peek;
 pub use config::{FlowConfig, FlowError, FlowKeys, Role, Suite, limits};

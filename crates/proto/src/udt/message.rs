@@ -1,0 +1,86 @@
+//! What the two ends of a UDT flow tell each other besides data. Codecs turn it into bytes.
+
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+/// A message of either end. Unit numbers are dense, start at the flow's first and never wrap here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Message {
+    /// Receiver: what arrived (section III.E).
+    Ack(Ack),
+    /// Sender: the ACK of this number came.
+    Ack2 {
+        /// Number of the ACK.
+        number: u32,
+    },
+    /// Receiver: these units are missing.
+    Nak {
+        /// Half-open ranges, ascending, none empty.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// Receiver: the delay grows from sample to sample.
+    Warning,
+    /// Sender: these units will not come (again).
+    Drop {
+        /// The first of them.
+        first: u64,
+        /// Behind the last of them.
+        end: u64,
+    },
+}
+
+/// A positive acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ack {
+    /// Its own number, which an ACK2 repeats; light ones have none and are not answered.
+    pub(crate) number: u32,
+    /// The first unit that has not arrived: all below have.
+    pub(crate) next: u64,
+    /// Says no more than `next`: the other fields mean nothing.
+    pub(crate) light: bool,
+    /// The receiver's smoothed round trip; zero while it has measured none.
+    pub(crate) rtt: Duration,
+    /// Its mean deviation.
+    pub(crate) rtt_var: Duration,
+    /// How many units from `next` on the receiver has room for.
+    pub(crate) room: u64,
+    /// Arrival speed AS (section III.B); none where the paper gives 0.
+    pub(crate) arrival: Option<PacketRate>,
+    /// Newly estimated link capacity NB (section III.C), before the average (6).
+    pub(crate) capacity: Option<PacketRate>,
+}
+
+/// A rate in packets a second.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub(crate) struct PacketRate(f64);
+
+impl PacketRate {
+    /// The rate of packets with this interval between them; none without an interval.
+    pub(crate) fn of_interval(interval: Duration) -> Option<Self> {
+        Self::of_packets(1, interval)
+    }
+
+    /// The rate of so many packets in this span; none for no packets or no time.
+    pub(crate) fn of_packets(packets: u64, span: Duration) -> Option<Self> {
+        Self::per_second(packets as f64 / span.as_secs_f64())
+    }
+
+    /// The rate that a wire tells in packets a second; none unless it is positive and finite.
+    pub(crate) fn per_second(packets: f64) -> Option<Self> {
+        (packets.is_finite() && packets > 0.0).then_some(Self(packets))
+    }
+
+    /// In packets a second.
+    pub(crate) fn get(self) -> f64 {
+        self.0
+    }
+
+    /// In bits a second, at so many bytes a packet.
+    pub(crate) fn times(self, packet: ByteCount) -> DataRate {
+        DataRate::from_bps((self.0 * packet.get() as f64 * 8.0) as u64)
+    }
+}
+
+/// The peer said what cannot be: a number never sent, an empty or inverted range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer spoke of units that cannot be")]
+pub(crate) struct Impossible;
