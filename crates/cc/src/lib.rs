@@ -31,3 +31,4 @@ pub use interface::{
 pub use registry::{BuildError, ControllerConfig, Start, build, build_with, names};
 pub use reno::Reno;
 pub use scalable::Scalable;
+pub use udt::Udt;

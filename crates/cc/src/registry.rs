@@ -10,6 +10,7 @@ use crate::interface::CongestionController;
 use crate::native::Native;
 use crate::reno::Reno;
 use crate::scalable::Scalable;
+use crate::udt::{Udt, Variant};
 
 /// What every controller is given at construction.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,21 @@ pub enum BuildError {
 
 /// The names that `build` knows; an argument follows a colon.
 pub fn names() -> &'static [&'static str] {
-    &["native", "native:background", "fixed:RATE", "reno", "cubic", "highspeed", "scalable", "bbr"]
+    &[
+        "native",
+        "native:background",
+        "fixed:RATE",
+        "reno",
+        "cubic",
+        "highspeed",
+        "scalable",
+        "bbr",
+        "udt",
+        "udt:paper",
+        "udt:grid",
+        "udt:ns2-2003",
+        "udt:udt4",
+    ]
 }
 
 /// The controller called `name`, such as `native` or `fixed:800mbit`.
@@ -117,6 +132,11 @@ pub fn build_with(
         ("bbr", None) => Ok(Box::new(Bbr::new(config, start))),
         ("highspeed", None) => Ok(Box::new(HighSpeed::new(config, start))),
         ("scalable", None) => Ok(Box::new(Scalable::new(config, start))),
+        ("udt", None) => Ok(Box::new(Udt::new(config, Variant::default()))),
+        ("udt", Some(a)) => match Variant::named(a) {
+            Some(variant) => Ok(Box::new(Udt::new(config, variant))),
+            None => Err(BuildError::Argument { name: "udt", argument: a.to_owned() }),
+        },
         (stem, Some(a)) => match names().iter().find(|known| **known == stem) {
             Some(name) => Err(BuildError::Argument { name, argument: a.to_owned() }),
             None => Err(BuildError::Unknown(name.to_owned())),
@@ -153,6 +173,13 @@ mod tests {
         assert!(matches!(build("fixed", &config()), Err(BuildError::NoArgument { .. })));
         assert!(matches!(build("fixed:0mbit", &config()), Err(BuildError::Argument { .. })));
         assert!(matches!(build("fixed:12", &config()), Err(BuildError::Parse(_))));
+        assert_eq!(build("udt", &config()).unwrap().name(), "udt:grid");
+        for variant in Variant::ALL {
+            let name = format!("udt:{}", variant.name());
+            assert!(names().contains(&&*name), "{name}");
+            assert_eq!(build(&name, &config()).unwrap().name(), name);
+        }
+        assert!(matches!(build("udt:udt5", &config()), Err(BuildError::Argument { .. })));
         let unknown = build("renault", &config()).unwrap_err().to_string();
         assert!(unknown.contains("native"), "{unknown}");
     }

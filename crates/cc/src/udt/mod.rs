@@ -1,5 +1,349 @@
-//! UDT.
+//! UDT: Gu and Grossman, "End-to-End Congestion Control for High Performance Data Transfer"
+//! (2003). A rate that a timer raises by what the packet pairs say is free and that losses and a
+//! growing delay cut by a ninth (DAIMD), under a window of what arrives in a round trip.
+//!
+//! One file an idea: `rate` the formulas of increase, `gate` the loss rate that forbids one,
+//! `decrease` the epochs of losses, `window` formula (1), `start` slow start, `average` the moving
+//! average of all of them, `variant` the algorithms that go by this name. Section numbers are the
+//! paper's; `udt4` follows draft-gg-udt-03 where the paper says otherwise.
+//!
+//! Units: packets, packets a second and seconds, as `f64`. Rates at the interface count wire bytes
+//! of a datagram; formulas (3) and (4) want the packet with its IP and UDP headers.
 
+mod average;
+mod decrease;
+mod gate;
+mod rate;
+mod start;
 mod variant;
+mod window;
 
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::interface::{CongestionController, Feedback, ProbeTrain, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, quantum};
+use average::Average;
+use decrease::{CUT, Cut, Epochs};
+use gate::Gate;
+use rate::{Increase, raised};
+use start::{SlowStart, exit_rate};
 pub use variant::Variant;
+use window::Window;
+
+/// The constant interval of control and of acknowledgements (III.A).
+pub const SYN: Duration = Duration::from_millis(10);
+const SYN_SECONDS: f64 = 0.01;
+/// Bytes of IPv4 and UDP headers before a datagram's payload.
+const HEADERS: f64 = 28.0;
+/// The slowest rate, in packets a second: far below any use, and not zero.
+const SLOWEST: f64 = 1.0;
+/// The fastest rate and the widest window, in bits a second and bytes: beyond any path, and far
+/// from overflow.
+const FASTEST: f64 = 1e13;
+const WIDEST: f64 = (1u64 << 44) as f64;
+/// The feedback `udt` sends a packet pair every 16 packets by itself (III.C, N1). Under one that
+/// measures capacity by trains, a train of as many is asked for, for one packet in 16, and not
+/// more often than every 100 ms; only while no capacity is known.
+const TRAIN: u32 = 16;
+const TRAIN_SPACING: f64 = 0.1;
+
+/// The controller `udt`.
+#[derive(Debug)]
+pub struct Udt {
+    variant: Variant,
+    /// Wire bytes of a datagram.
+    datagram: f64,
+    /// Packets a second.
+    ceiling: f64,
+    slow_start: Option<SlowStart>,
+    /// C = 1 / I, after slow start.
+    rate: f64,
+    /// D: the rate before the last cut.
+    before_cut: f64,
+    /// B, by (6).
+    capacity: Average,
+    /// AS: the latest above zero.
+    arrival: Option<f64>,
+    increase: Increase,
+    gate: Gate,
+    epochs: Epochs,
+    window: Window,
+    /// When the SYN ends; none while the flow is idle.
+    syn_ends: Option<Time>,
+    /// When window and capacity last took a report.
+    reported_at: Option<Time>,
+    frozen_until: Option<Time>,
+    /// Whether the application had no more when the last packet left.
+    app_limited: bool,
+    in_flight: ByteCount,
+    /// Timeouts since anything was acknowledged.
+    silence: u32,
+    probe: Option<Time>,
+    probed_at: Time,
+}
+
+impl Udt {
+    /// A controller in slow start.
+    pub fn new(config: &ControllerConfig, variant: Variant) -> Self {
+        let datagram = config.mtu.get().clamp(1, 1 << 16) as f64;
+        let packets = |rate: DataRate| rate.as_bps() as f64 / 8.0 / datagram;
+        let ceiling = config.ceiling.map_or(f64::INFINITY, packets);
+        let rtt = config.rtt.map(Duration::as_secs_f64).filter(|rtt| *rtt > 0.0);
+        let slow_start = SlowStart::new(variant);
+        let mut window = Window::new(variant, WIDEST / datagram, rtt);
+        window.set(slow_start.window());
+        Self {
+            variant,
+            datagram,
+            ceiling: ceiling.clamp(SLOWEST, FASTEST / 8.0 / datagram),
+            slow_start: Some(slow_start),
+            rate: SLOWEST,
+            before_cut: 0.0,
+            capacity: Average::default(),
+            arrival: None,
+            increase: Increase { variant, mtu: datagram + HEADERS },
+            gate: Gate::new(variant),
+            epochs: Epochs::new(variant, config.seed),
+            window,
+            syn_ends: Some(config.now + SYN),
+            reported_at: None,
+            frozen_until: None,
+            app_limited: false,
+            in_flight: ByteCount::ZERO,
+            silence: 0,
+            probe: None,
+            probed_at: config.now,
+        }
+    }
+
+    fn set_rate(&mut self, packets: f64) {
+        self.rate = packets.clamp(SLOWEST, self.ceiling);
+    }
+
+    /// Packets a second of a rate that the feedback tells, if it says anything.
+    fn packets(&self, rate: Option<DataRate>) -> Option<f64> {
+        let packets = (rate?.as_bps() as f64).min(FASTEST) / 8.0 / self.datagram;
+        (packets > 0.0).then_some(packets)
+    }
+
+    fn data_rate(&self, packets: f64) -> DataRate {
+        DataRate::from_bps((packets * 8.0 * self.datagram) as u64)
+    }
+
+    fn on_acked(&mut self, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        self.silence = 0;
+        self.gate.on_acked();
+        if let Some(slow_start) = &mut self.slow_start {
+            slow_start.on_acked(packets);
+            self.window.set(slow_start.window());
+        }
+    }
+
+    /// Window and capacity follow the receiver's measurements, which come once a SYN; a feedback
+    /// that reports more often is heard half as often as it may.
+    fn on_measured(&mut self, feedback: &Feedback<'_>) {
+        let (arrival, capacity) =
+            (self.packets(feedback.arrival_rate), self.packets(feedback.capacity));
+        self.arrival = arrival.or(self.arrival);
+        let due = self.reported_at.is_none_or(|at| feedback.now >= at + SYN / 2);
+        if !due || (arrival.is_none() && capacity.is_none()) {
+            return;
+        }
+        self.reported_at = Some(feedback.now);
+        match (capacity, self.variant) {
+            (Some(capacity), Variant::Ns2) => self.capacity = Average::from(capacity),
+            (Some(capacity), _) => self.capacity.add(capacity),
+            (None, _) => {}
+        }
+        if let Some(rate) = arrival.filter(|_| self.slow_start.is_none()) {
+            self.window.on_arrival(rate);
+        }
+    }
+
+    /// Slow start ends, if it was on.
+    fn leave_slow_start(&mut self) -> bool {
+        if self.slow_start.take().is_none() {
+            return false;
+        }
+        let rate = exit_rate(self.arrival, self.window.packets(), self.window.wait());
+        self.set_rate(rate);
+        true
+    }
+
+    /// (7), and what goes with it.
+    fn cut(&mut self, cut: Cut, now: Time, freeze: bool) {
+        // UDT4 remembers the rate at which an epoch began.
+        if cut == Cut::Opening || self.variant != Variant::Udt4 {
+            self.before_cut = self.rate;
+        }
+        self.set_rate(self.rate * CUT);
+        if cut == Cut::Opening && freeze {
+            self.frozen_until = Some(now + SYN);
+        }
+    }
+
+    /// A delay warning: a cut that begins an epoch. The agent of 2003 does not freeze at one.
+    fn on_warning(&mut self, now: Time) {
+        if !self.leave_slow_start() {
+            let cut = self.epochs.open();
+            self.cut(cut, now, matches!(self.variant, Variant::Paper | Variant::Grid));
+        }
+    }
+
+    fn on_nak(&mut self, feedback: &Feedback<'_>) {
+        let packets = feedback.lost.iter().fold(0u64, |n, l| n.saturating_add(l.count.into()));
+        let end = feedback.lost.iter().map(|l| l.first.saturating_add(l.count.into())).max();
+        let Some(end) = end.filter(|_| packets > 0) else { return };
+        self.gate.on_lost(packets);
+        if self.leave_slow_start() {
+            return;
+        }
+        if let Some(cut) = self.epochs.on_nak(packets, end) {
+            self.cut(cut, feedback.now, self.variant != Variant::Udt4);
+        }
+    }
+
+    /// Nothing was heard for long (UDT's EXP timer), of which the paper says nothing. The first
+    /// time is as a warning, since everything on its way will go again; from then on whole windows
+    /// went unheard at this rate, and it halves until something is acknowledged.
+    fn on_silence(&mut self, now: Time) {
+        self.silence = self.silence.saturating_add(1);
+        if self.leave_slow_start() {
+            return;
+        }
+        let cut = self.epochs.open();
+        if self.silence > 1 {
+            self.before_cut = self.rate;
+            self.set_rate(self.rate / 2.0);
+        } else {
+            self.cut(cut, now, self.variant != Variant::Udt4);
+        }
+    }
+
+    /// A train to measure with, where the feedback has no capacity to tell.
+    fn ask_for_train(&mut self, now: Time) {
+        let spacing = TRAIN_SPACING.max(f64::from(TRAIN * TRAIN) / self.rate);
+        let due = now.since(self.probed_at).as_secs_f64() >= spacing;
+        if due && self.capacity.get().is_none() && self.slow_start.is_none() {
+            self.probe = Some(now);
+            self.probed_at = now;
+        }
+    }
+}
+
+impl CongestionController for Udt {
+    fn name(&self) -> &'static str {
+        match self.variant {
+            Variant::Paper => "udt:paper",
+            Variant::Grid => "udt:grid",
+            Variant::Ns2 => "udt:ns2-2003",
+            Variant::Udt4 => "udt:udt4",
+        }
+    }
+
+    fn needs(&self) -> Signals {
+        let common = [Signal::Rtt, Signal::ArrivalRate, Signal::Capacity, Signal::Losses];
+        match self.variant {
+            Variant::Udt4 => Signals::of(&common),
+            _ => Signals::of(&[&common[..], &[Signal::DelayTrend]].concat()),
+        }
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.gate.on_sent(sent.count.into());
+        self.epochs.on_sent(sent.first.saturating_add(sent.count.into()));
+        self.app_limited = sent.app_limited;
+        self.in_flight = sent.in_flight;
+        self.probe = None;
+        if self.syn_ends.is_none() {
+            self.syn_ends = Some(sent.now + SYN);
+        }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.in_flight = feedback.in_flight;
+        self.on_acked(feedback.acked_packets);
+        if let Some(rtt) = feedback.rtt {
+            self.window.on_rtt(rtt.smoothed.as_secs_f64());
+        }
+        self.on_measured(feedback);
+        if feedback.timeout {
+            return self.on_silence(feedback.now);
+        }
+        if feedback.delay_rising {
+            self.on_warning(feedback.now);
+        }
+        self.on_nak(feedback);
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        let Some(end) = self.syn_ends.filter(|end| *end <= now) else { return };
+        if self.app_limited && self.in_flight == ByteCount::ZERO {
+            // Idle: no timer runs and nothing grows until a packet leaves.
+            self.syn_ends = None;
+            return;
+        }
+        // Late by more than a SYN, the thread slept: what it missed is not made up for.
+        let next = end + SYN;
+        self.syn_ends = Some(if next > now { next } else { now + SYN });
+        let may_grow = self.gate.end_of_syn();
+        if self.slow_start.is_some() || !may_grow {
+            return;
+        }
+        let capacity = self.capacity.get().unwrap_or(0.0);
+        let more = self.increase.packets(capacity, self.rate, self.before_cut);
+        self.set_rate(raised(self.rate, more));
+        self.ask_for_train(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.syn_ends
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        ByteCount((self.window.packets() * self.datagram) as u64)
+    }
+
+    fn paces_itself(&self) -> bool {
+        true
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        match self.slow_start {
+            Some(_) if self.ceiling * 8.0 * self.datagram >= FASTEST => None,
+            Some(_) => Some(self.data_rate(self.ceiling)),
+            None => Some(self.data_rate(self.rate)),
+        }
+    }
+
+    fn frozen_until(&self) -> Option<Time> {
+        self.frozen_until
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        let mtu = ByteCount(self.datagram as u64);
+        quantum(self.pacing_rate().unwrap_or(DataRate::MAX), mtu)
+    }
+
+    fn probe(&self) -> Option<ProbeTrain> {
+        self.probe.map(|at| ProbeTrain { packets: TRAIN, at })
+    }
+
+    fn state(&self) -> String {
+        let phase = match self.slow_start {
+            Some(_) => "slow start",
+            None if self.gate.is_open() => "rising",
+            None => "held",
+        };
+        let show = |rate: Option<DataRate>, none: &str| rate.map_or(none.into(), |r| r.to_string());
+        let rate = show(self.pacing_rate(), "unpaced");
+        let capacity = show(self.capacity.get().map(|b| self.data_rate(b)), "unknown");
+        format!("{phase}, {rate}, B {capacity}, W {:.0}", self.window.packets())
+    }
+}
+
+#[cfg(test)]
+mod tests;

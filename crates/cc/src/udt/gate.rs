@@ -1,0 +1,66 @@
+//! Whether a SYN's losses allow an increase at all (section III.C).
+
+use super::average::Average;
+use super::variant::Variant;
+
+/// The loss rate from which on the rate does not grow.
+const THRESHOLD: f64 = 0.01;
+
+/// The losses of a SYN beside what was sent in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gate {
+    variant: Variant,
+    sent: u64,
+    /// As counted by the NAKs, so those told twice count twice.
+    lost: u64,
+    /// Whether anything was acknowledged.
+    heard: bool,
+    loss_rate: Average,
+    /// What the last SYN said.
+    is_open: bool,
+}
+
+impl Gate {
+    pub(super) fn new(variant: Variant) -> Self {
+        let loss_rate = Average::from(0.0);
+        Self { variant, sent: 0, lost: 0, heard: false, loss_rate, is_open: true }
+    }
+
+    pub(super) fn on_sent(&mut self, packets: u64) {
+        self.sent = self.sent.saturating_add(packets);
+    }
+
+    pub(super) fn on_lost(&mut self, packets: u64) {
+        self.lost = self.lost.saturating_add(packets);
+    }
+
+    pub(super) fn on_acked(&mut self) {
+        self.heard = true;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// A SYN ends: may the rate grow? A SYN in which nothing left, such as a frozen one, has no
+    /// loss rate; its losses count in the next.
+    pub(super) fn end_of_syn(&mut self) -> bool {
+        if self.sent > 0 || self.variant == Variant::Udt4 {
+            self.is_open = self.judge();
+            (self.sent, self.lost, self.heard) = (0, 0, false);
+        }
+        self.is_open
+    }
+
+    fn judge(&mut self) -> bool {
+        let share = match self.variant {
+            // UDT4 has no threshold: it skips the SYN after a NAK, and those that hear nothing.
+            Variant::Udt4 => return self.lost == 0 && self.heard,
+            // Whole numbers divided: nearly always zero.
+            Variant::Ns2 => (self.lost / self.sent.max(1)) as f64,
+            Variant::Paper | Variant::Grid => self.lost as f64 / self.sent.max(1) as f64,
+        };
+        self.loss_rate.add(share.min(1.0));
+        self.loss_rate.get().is_some_and(|rate| rate < THRESHOLD)
+    }
+}
