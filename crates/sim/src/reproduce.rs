@@ -7,18 +7,23 @@
 mod csv;
 mod embedded;
 mod expression;
+mod figure;
 mod folder;
+mod group;
+mod table;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use csv::{Expected, PaperRow};
-pub use folder::{Experiment, ExperimentError, RowSpec};
+pub use csv::{Bound, Expected, PaperRow};
+pub use folder::{Experiment, ExperimentError, PlotSpec, RowSpec};
+pub use table::{spliced, table};
 
-use crate::plot::{Figure, comparison};
+use crate::plot::{Figure, Panel, comparison};
 use crate::results::RunRow;
 use crate::sweep::{RunError, sweep};
+use group::Seen;
 
 /// One number of a paper, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,10 +32,27 @@ pub struct Row {
     pub key: String,
     /// The paper's number.
     pub paper: f64,
-    /// Ours; none: no run gave it.
+    /// Ours, of several variants the nearest; none: no run gave it.
     pub ours: Option<f64>,
+    /// The variant that `ours` is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// How far ours may be from the paper's, in the same unit.
     pub tolerance: f64,
+    /// What the paper's number is to ours.
+    pub bound: Bound,
+    /// What we found, in the order of the runs.
+    pub found: Vec<Found>,
+}
+
+/// A number that we found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// The variant, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// The number.
+    pub ours: f64,
 }
 
 /// What came of an experiment: the line `{"event":"reproduced",...}`.
@@ -44,14 +66,49 @@ pub struct Reproduced {
     pub ok: bool,
     /// In the order of the paper's table.
     pub rows: Vec<Row>,
+    /// What is drawn of the runs.
+    #[serde(skip)]
+    pub panels: Vec<Panel>,
 }
 
 impl Row {
+    fn new(paper: &PaperRow, found: Vec<Found>) -> Self {
+        let miss = |found: &&Found| paper.bound.miss(found.ours, paper.value);
+        let nearest = found.iter().min_by(|a, b| miss(a).total_cmp(&miss(b))).cloned();
+        Self {
+            key: paper.key.clone(),
+            paper: paper.value,
+            ours: nearest.as_ref().map(|found| found.ours),
+            variant: nearest.and_then(|found| found.variant),
+            tolerance: paper.tolerance,
+            bound: paper.bound,
+            found,
+        }
+    }
+
     /// Within its tolerance.
     pub fn ok(&self) -> bool {
-        self.ours.is_some_and(|ours| (ours - self.paper).abs() <= self.tolerance)
+        self.ours.is_some_and(|ours| self.fits(ours))
+    }
+
+    /// Whether a number is within the tolerance.
+    pub fn fits(&self, ours: f64) -> bool {
+        self.bound.miss(ours, self.paper) <= self.tolerance
     }
 }
+
+impl Found {
+    /// What `expected.csv` calls it.
+    fn key(&self, key: &str) -> String {
+        match &self.variant {
+            Some(variant) => format!("{key}{VARIANT}{variant}"),
+            None => key.to_owned(),
+        }
+    }
+}
+
+/// Between key and variant in `expected.csv`.
+const VARIANT: &str = " @ ";
 
 /// The experiments of this program, by name.
 pub fn names() -> Vec<&'static str> {
@@ -88,20 +145,23 @@ pub fn reproduce(
     jobs: usize,
     told: &mut impl FnMut(&RunRow),
 ) -> Result<Reproduced, ExperimentError> {
-    let mut found: BTreeMap<String, (f64, u32)> = BTreeMap::new();
+    let mut sums: Vec<(String, Option<String>, f64, u32)> = Vec::new();
+    let mut sketch = figure::Sketch::new(experiment);
     for (name, file) in &experiment.scenarios {
         let rules: Vec<_> = experiment.rows.iter().filter(|row| row.scenario == *name).collect();
         let mut failed = None;
         let mut hear = |run, outcome: crate::outcome::Outcome| {
             let row = RunRow::new(&outcome, run, file.settings(run));
+            let seen = Seen { row: &row, outcome: &outcome };
             for rule in &rules {
-                match rule.apply(&row) {
-                    Ok((key, value)) => {
-                        let sum = found.entry(key).or_default();
-                        *sum = (sum.0 + value, sum.1 + 1);
-                    }
+                match rule.apply(&seen) {
+                    Ok(Some((key, variant, value))) => add(&mut sums, key, variant, value),
+                    Ok(None) => {}
                     Err(error) => failed = Some(error),
                 }
+            }
+            if let Err(error) = sketch.see(name, &seen) {
+                failed = Some(error);
             }
             told(&row);
             failed.is_none()
@@ -111,24 +171,61 @@ pub fn reproduce(
             return Err(error);
         }
     }
-    let rows = experiment.paper.iter().map(|paper| Row {
-        key: paper.key.clone(),
-        paper: paper.value,
-        ours: found.get(&paper.key).map(|(sum, count)| sum / f64::from(*count)),
-        tolerance: paper.tolerance,
+    let rows = experiment.paper.iter().map(|paper| {
+        let own = sums.iter().filter(|(key, ..)| *key == paper.key);
+        let found = own.map(|(_, variant, sum, count)| Found {
+            variant: variant.clone(),
+            ours: sum / f64::from(*count),
+        });
+        Row::new(paper, found.collect())
     });
-    let rows: Vec<Row> = rows.collect();
-    let ok = !rows.is_empty() && rows.iter().all(Row::ok);
-    Ok(Reproduced { event: "reproduced", name: experiment.name.clone(), ok, rows })
+    let mut result = Reproduced::of(experiment, rows.collect());
+    result.panels = sketch.panels();
+    Ok(result)
+}
+
+fn add(
+    sums: &mut Vec<(String, Option<String>, f64, u32)>,
+    key: String,
+    variant: Option<String>,
+    value: f64,
+) {
+    match sums.iter_mut().find(|sum| sum.0 == key && sum.1 == variant) {
+        Some(sum) => (sum.2, sum.3) = (sum.2 + value, sum.3 + 1),
+        None => sums.push((key, variant, value, 1)),
+    }
+}
+
+/// What is kept in `expected.csv`, as if it had been found now.
+pub fn kept(experiment: &Experiment) -> Reproduced {
+    let rows = experiment.paper.iter().map(|paper| {
+        let found = experiment.expected.iter().filter_map(|kept| {
+            let variant = kept.key.strip_prefix(&paper.key)?;
+            let variant = match variant.strip_prefix(VARIANT) {
+                Some(variant) => Some(variant.to_owned()),
+                None if variant.is_empty() => None,
+                None => return None,
+            };
+            Some(Found { variant, ours: kept.ours })
+        });
+        Row::new(paper, found.collect())
+    });
+    Reproduced::of(experiment, rows.collect())
 }
 
 impl Reproduced {
-    /// The paper's numbers and ours, drawn.
+    fn of(experiment: &Experiment, rows: Vec<Row>) -> Self {
+        let ok = !rows.is_empty() && rows.iter().all(Row::ok);
+        let name = experiment.name.clone();
+        Self { event: "reproduced", name, ok, rows, panels: Vec::new() }
+    }
+
+    /// What the experiment says is to be drawn, or the paper's numbers and ours.
     pub fn figure(&self, experiment: &Experiment) -> Figure {
-        let row =
-            |row: &Row| row.ours.map(|ours| (row.key.clone(), row.paper, ours, row.tolerance));
-        let rows: Vec<_> = self.rows.iter().filter_map(row).collect();
-        comparison(&experiment.title, &experiment.label, &rows)
+        if !self.panels.is_empty() {
+            return figure::of(experiment, self.panels.clone());
+        }
+        comparison(&experiment.title, &experiment.label, &self.rows)
     }
 
     /// Keys whose number is not the one kept in `expected.csv`. Runs are the same everywhere, but
@@ -136,11 +233,18 @@ impl Reproduced {
     pub fn changed(&self, experiment: &Experiment) -> Vec<String> {
         let expected: BTreeMap<_, _> =
             experiment.expected.iter().map(|row| (row.key.as_str(), row.ours)).collect();
-        let same = |row: &&Row| match (row.ours, expected.get(row.key.as_str())) {
-            (Some(ours), Some(kept)) => (ours - kept).abs() <= 1e-6 * kept.abs(),
-            _ => false,
+        let same = |key: &str, ours: f64| {
+            expected.get(key).is_some_and(|kept| (ours - kept).abs() <= 1e-6 * kept.abs())
         };
-        self.rows.iter().filter(|row| !same(row)).map(|row| row.key.clone()).collect()
+        let mut changed = Vec::new();
+        for row in &self.rows {
+            let keys = row.found.iter().map(|found| (found.key(&row.key), found.ours));
+            changed.extend(keys.filter(|(key, ours)| !same(key, *ours)).map(|(key, _)| key));
+            if row.found.is_empty() {
+                changed.push(row.key.clone());
+            }
+        }
+        changed
     }
 
     /// The text of `expected.csv`.

@@ -191,6 +191,9 @@ pub struct EngineSpec {
     pub codec: bool,
     /// The owner's ceiling on its rate.
     pub ceiling: Option<DataRate>,
+    /// Whether the receiver reads what has come in 50 us as one batch, as a socket with offload
+    /// gives it; else each packet as it comes. A model of its host overrules this.
+    pub coalesce: bool,
 }
 
 /// Many short connections.

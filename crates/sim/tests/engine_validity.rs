@@ -25,6 +25,7 @@ fn scenario(cell: &Cell) -> Scenario {
         mtu: ByteCount(1_472),
         codec: false,
         ceiling: None,
+        coalesce: true,
     };
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }

@@ -89,9 +89,12 @@ pub(crate) struct SimReproduceArgs {
     /// Print one JSON object a line; the last has the result.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write expected.csv and plot.svg into this folder.
+    /// Write expected.csv and plot.svg into this folder, and the table into its README.md.
     #[arg(long, value_name = "DIR", conflicts_with = "all", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
+    /// Draw the figure: OUT.svg or OUT.png.
+    #[arg(long, value_name = "OUT", conflicts_with = "all", value_hint = ValueHint::FilePath)]
+    pub(crate) plot: Option<PathBuf>,
     /// Runs at once; left out: one for each core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) jobs: Option<u32>,

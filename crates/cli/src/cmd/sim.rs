@@ -60,6 +60,7 @@ fn list(args: &SimListArgs) -> Result<Code, Exit> {
 }
 
 fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
+    plot_name(args.plot.as_deref())?;
     let mut ok = true;
     let names = match &args.name {
         Some(name) => vec![name.clone()],
@@ -87,12 +88,21 @@ fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
     let result = reproduce::reproduce(experiment, jobs(args.jobs), &mut told);
     bar.finish_and_clear();
     let result = result.map_err(|error: ExperimentError| usage(error))?;
+    if let Some(path) = &args.plot {
+        result.figure(experiment).write(path).map_err(unwritable)?;
+    }
     if let Some(dir) = &args.out {
         let path = dir.join("expected.csv");
         std::fs::write(&path, result.expected(experiment))
             .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
         let figure = result.figure(experiment);
         figure.write(&dir.join("plot.svg")).map_err(unwritable)?;
+        let path = dir.join("README.md");
+        let readme = std::fs::read_to_string(&path).unwrap_or_default();
+        if let Some(new) = reproduce::spliced(&readme, &reproduce::table(&result)) {
+            std::fs::write(&path, new)
+                .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
+        }
     }
     sim::reproduced(&result, &result.changed(experiment), args);
     Ok(result.ok)

@@ -179,8 +179,10 @@ pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimRepr
     for row in &result.rows {
         let ours = row.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.4}"));
         let mark = if row.ok() { "" } else { "  <- outside" };
-        let (key, paper, tolerance) = (&row.key, row.paper, row.tolerance);
-        line(&format!("{key:<width$}  {paper:>12.4} {ours:>12} {tolerance:>12.4}{mark}"));
+        let variant = row.variant.as_ref().map_or_else(String::new, |name| format!("  {name}"));
+        let (key, sign, tolerance) = (&row.key, row.bound.sign(), row.tolerance);
+        let paper = format!("{sign}{:.4}", row.paper);
+        line(&format!("{key:<width$}  {paper:>12} {ours:>12} {tolerance:>12.4}{variant}{mark}"));
     }
     let good = result.rows.iter().filter(|row| row.ok()).count();
     line(&format!("{good} of {} within tolerance\n", result.rows.len()));

@@ -148,6 +148,7 @@ fn engine(fields: &Fields<'_>) -> Result<EngineSpec, FileError> {
         mtu: fields.or("mtu", ByteCount(1_472), |f| f.size(1_200, 65_507))?,
         codec: fields.or("codec", false, Field::bool)?,
         ceiling: fields.map("ceiling", Field::some_rate)?,
+        coalesce: fields.or("coalesce", true, Field::bool)?,
     })
 }
 

@@ -70,9 +70,13 @@ fn red(fields: &Fields<'_>, limit: Limit) -> Result<RedConfig, FileError> {
     })
 }
 
+const FORMS: &str = "a queue: write \"100 packets\", \"256KiB\" or \"1bdp\"";
+
 fn limit(field: &Field<'_>, room: &Room) -> Result<Limit, FileError> {
-    const FORMS: &str = "a queue: write \"100 packets\", \"256KiB\" or \"1bdp\"";
     let text = field.text(FORMS)?.trim();
+    if let Some((products, packets)) = text.split_once(", at least") {
+        return at_least(field, (products.trim(), packets.trim()), room);
+    }
     for word in ["packets", "packet"] {
         let Some(number) = text.strip_suffix(word) else { continue };
         let most = 1u64 << 40;
@@ -95,6 +99,21 @@ fn limit(field: &Field<'_>, room: &Room) -> Result<Limit, FileError> {
         return Err(field.error(what));
     }
     Ok(Limit::Bytes(bytes))
+}
+
+/// `"1bdp, at least 10 packets"`: so many whole packets of the link's largest size.
+fn at_least(
+    field: &Field<'_>,
+    (product, least): (&str, &str),
+    room: &Room,
+) -> Result<Limit, FileError> {
+    let number = product.strip_suffix("bdp");
+    let least = least.strip_suffix("packets").and_then(|number| number.trim().parse().ok());
+    let (Some(number), Some(least @ 1..=1_000_000)) = (number, least) else {
+        return Err(field.error("is no queue: write \"1bdp, at least 10 packets\""));
+    };
+    let bytes = products(field, number.trim(), room)?;
+    Ok(Limit::Packets((bytes.get() / room.mtu.get().max(1)).max(least)))
 }
 
 /// A number alone could mean packets, too.

@@ -73,6 +73,20 @@ fn a_scenario_is_read() {
     assert_eq!((tcp.cc.as_str(), tcp.recovery), ("reno", Recovery::Rack));
 }
 
+#[test]
+fn a_queue_is_so_many_products_but_at_least_so_many_packets() {
+    for (text, packets) in
+        [("0.1bdp, at least 10 packets", 416), ("1e-6bdp, at least 10 packets", 10)]
+    {
+        let scenario = read(&DUMBBELL.replacen("1bdp", text, 1)).expect("it is right");
+        let limit = QueueConfig::DropTail(Limit::Packets(packets));
+        assert_eq!(scenario.links[2].config.queue, limit, "{text}");
+    }
+    for bad in ["1bdp, at least", "5 packets, at least 3 packets", "1bdp, at least 0 packets"] {
+        wrong("1bdp", bad, "20:9", &["1bdp, at least 10 packets"]);
+    }
+}
+
 /// Changes `from` in the good file and expects this place and these words.
 fn wrong(from: &str, to: &str, at: &str, words: &[&str]) {
     assert!(DUMBBELL.contains(from), "{from}");

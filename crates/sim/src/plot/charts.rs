@@ -3,6 +3,7 @@
 use packtrain_units::DataRate;
 
 use crate::outcome::{Outcome, Sample};
+use crate::reproduce::Row;
 use crate::results::{RunRow, value_of};
 
 use super::ticks::short;
@@ -188,44 +189,55 @@ fn means(points: &[(f64, f64)], factor: f64) -> (Vec<(f64, f64)>, Vec<f64>) {
     (means, errors)
 }
 
-/// A paper's numbers beside ours: key, paper, ours, and the tolerance around the paper's.
-pub fn comparison(title: &str, label: &str, rows: &[(String, f64, f64, f64)]) -> Figure {
-    let bars = |of: fn(&(String, f64, f64, f64)) -> f64| {
-        rows.iter().enumerate().map(|(index, row)| (index as f64, of(row))).collect()
-    };
-    let (paper, ours): (Vec<_>, Vec<_>) = (bars(|row| row.1), bars(|row| row.2));
-    let positive = rows.iter().all(|row| row.1 > 0.0 && row.2 > 0.0);
-    let most = rows.iter().map(|row| row.1.max(row.2)).fold(0.0, f64::max);
-    let least = rows.iter().map(|row| row.1.min(row.2)).fold(f64::INFINITY, f64::min);
-    let log = positive && most / least > 30.0;
-    let error = rows.iter().map(|row| row.3).collect();
-    let series = vec![
-        Series { name: "paper".to_owned(), style: Style::Marks, points: paper, error, colour: 6 },
-        Series {
-            name: "ours".to_owned(),
-            style: Style::Marks,
-            points: ours.into_iter().map(|(x, y)| (x + 0.12, y)).collect(),
-            error: Vec::new(),
-            colour: 1,
-        },
-    ];
-    let worst = rows
+/// A paper's numbers beside ours, and the tolerance around the paper's.
+pub fn comparison(title: &str, label: &str, rows: &[Row]) -> Figure {
+    let shown: Vec<&Row> = rows.iter().filter(|row| row.ours.is_some()).collect();
+    let numbers =
+        || shown.iter().flat_map(|row| row.found.iter().map(|f| f.ours).chain([row.paper]));
+    let most = numbers().fold(0.0, f64::max);
+    let least = numbers().fold(f64::INFINITY, f64::min);
+    let log = least > 0.0 && most / least > 30.0;
+    let paper = shown.iter().enumerate().map(|(at, row)| (at as f64, row.paper));
+    let mut series = vec![Series {
+        name: "paper".to_owned(),
+        style: Style::Marks,
+        points: paper.collect(),
+        error: shown.iter().map(|row| row.tolerance).collect(),
+        colour: 6,
+    }];
+    for (at, row) in shown.iter().enumerate() {
+        for found in &row.found {
+            let name = found.variant.as_deref().unwrap_or("ours");
+            let index = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
+                series.push(Series {
+                    name: name.to_owned(),
+                    style: Style::Marks,
+                    points: Vec::new(),
+                    error: Vec::new(),
+                    colour: if found.variant.is_none() { 1 } else { series.len() - 1 },
+                });
+                series.len() - 1
+            });
+            series[index].points.push((at as f64 + 0.12 * index as f64, found.ours));
+        }
+    }
+    let worst = shown
         .iter()
-        .filter(|row| row.3 > 0.0)
-        .map(|row| (row.2 - row.1).abs() / row.3)
+        .filter(|row| row.tolerance > 0.0)
+        .filter_map(|row| Some((row.ours? - row.paper).abs() / row.tolerance))
         .fold(0.0, f64::max);
     Figure {
         title: title.to_owned(),
         subtitle: format!(
             "{} values; the bars are tolerances; the worst uses {} % of its own",
-            rows.len(),
+            shown.len(),
             short((worst * 100.0).round())
         ),
         panels: vec![Panel {
             x: Axis::default(),
             y: Axis { label: label.to_owned(), log, zero: !log },
             series,
-            categories: rows.iter().map(|row| row.0.clone()).collect(),
+            categories: shown.iter().map(|row| row.key.clone()).collect(),
         }],
     }
 }

@@ -1,6 +1,8 @@
 //! Tables of numbers: `paper.csv` (key, value, tolerance, source) and `expected.csv` (key, ours,
 //! seed).
 
+use serde::Serialize;
+
 use super::Row;
 
 /// A number of a paper.
@@ -12,14 +14,49 @@ pub struct PaperRow {
     pub value: f64,
     /// How far ours may be from it, in its unit; written so, or as a share such as `5%`.
     pub tolerance: f64,
+    /// What it is to ours; `>=` or `<=` before the tolerance, which then may be left out.
+    pub bound: Bound,
     /// Where the paper says it.
     pub source: String,
+}
+
+/// What a paper's number is to ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// About the same.
+    #[default]
+    About,
+    /// Ours is at least this.
+    Least,
+    /// Ours is at most this.
+    Most,
+}
+
+impl Bound {
+    /// As `paper.csv` and tables write it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::About => "",
+            Self::Least => ">=",
+            Self::Most => "<=",
+        }
+    }
+
+    /// By how much a number misses `paper`; below zero within it.
+    pub(super) fn miss(self, ours: f64, paper: f64) -> f64 {
+        match self {
+            Self::About => (ours - paper).abs(),
+            Self::Least => paper - ours,
+            Self::Most => ours - paper,
+        }
+    }
 }
 
 /// A number that we found when the file was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Which.
+    /// Which; the variant, if any, behind ` @ `.
     pub key: String,
     /// The number.
     pub ours: f64,
@@ -32,9 +69,15 @@ pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
     let mut rows: Vec<PaperRow> = Vec::new();
     for (line, cells) in table(text, &["key", "value", "tolerance", "source"])? {
         let value = number(&cells[1], line, "value")?;
-        let tolerance = match cells[2].strip_suffix('%') {
-            Some(share) => number(share, line, "tolerance")? / 100.0 * value.abs(),
-            None => number(&cells[2], line, "tolerance")?,
+        let bounds = [Bound::Least, Bound::Most];
+        let bound = bounds.into_iter().find(|bound| cells[2].starts_with(bound.sign()));
+        let bound = bound.unwrap_or_default();
+        let tolerance = match cells[2].trim_start_matches(bound.sign()).trim() {
+            "" if bound != Bound::About => 0.0,
+            text => match text.strip_suffix('%') {
+                Some(share) => number(share, line, "tolerance")? / 100.0 * value.abs(),
+                None => number(text, line, "tolerance")?,
+            },
         };
         if tolerance < 0.0 {
             return Err(format!("line {line}: tolerance: is below zero"));
@@ -43,7 +86,7 @@ pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
             return Err(format!("line {line}: key: `{}` is there already", cells[0]));
         }
         let (key, source) = (cells[0].clone(), cells[3].clone());
-        rows.push(PaperRow { key, value, tolerance, source });
+        rows.push(PaperRow { key, value, tolerance, bound, source });
     }
     Ok(rows)
 }
@@ -61,8 +104,9 @@ pub(super) fn read_expected(text: &str) -> Result<Vec<Expected>, String> {
 pub(super) fn expected(rows: &[Row], seed: u64) -> String {
     let mut text = "key,ours,seed\n".to_owned();
     for row in rows {
-        if let Some(ours) = row.ours {
-            text.push_str(&format!("{},{ours},{seed}\n", quoted(&row.key)));
+        for found in &row.found {
+            let (key, ours) = (found.key(&row.key), found.ours);
+            text.push_str(&format!("{},{ours},{seed}\n", quoted(&key)));
         }
     }
     text
@@ -125,14 +169,18 @@ fn cells(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::Found;
 
     #[test]
     fn tables_are_read() {
-        let text = "# remark\nkey,value,tolerance,source\n\"a, b\",10,5%,\"the \"\"paper\"\"\"\nc,2,0.5,\n";
+        let text = "# remark\nkey,value,tolerance,source\n\"a, b\",10,5%,\"the \"\"paper\"\"\"\n\
+                    c,2,0.5,\nd,3,>=,\ne,4,<= 10%,\n";
         let rows = paper(text).expect("it is right");
         assert_eq!((rows[0].key.as_str(), rows[0].tolerance), ("a, b", 0.5));
         assert_eq!(rows[0].source, "the \"paper\"");
         assert_eq!(rows[1].tolerance, 0.5);
+        assert_eq!((rows[2].bound, rows[2].tolerance), (Bound::Least, 0.0));
+        assert_eq!((rows[3].bound, rows[3].tolerance), (Bound::Most, 0.4));
         for bad in ["", "key,value\n", "key,value,tolerance,source\na,1\n"] {
             assert!(paper(bad).is_err(), "{bad}");
         }
@@ -142,8 +190,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let row = Row { key: "a,\"b\"".into(), paper: 1.0, ours: Some(0.1 + 0.2), tolerance: 1.0 };
+        let found = |variant: Option<&str>, ours| Found { variant: variant.map(Into::into), ours };
+        let paper = PaperRow {
+            key: "a,\"b\"".into(),
+            value: 1.0,
+            tolerance: 1.0,
+            bound: Bound::About,
+            source: String::new(),
+        };
+        let row = Row::new(&paper, vec![found(None, 0.1 + 0.2), found(Some("v"), 2.0)]);
         let read = read_expected(&expected(&[row], 7)).expect("it is right");
-        assert_eq!(read, [Expected { key: "a,\"b\"".into(), ours: 0.1 + 0.2, seed: 7 }]);
+        let row = |key: &str, ours| Expected { key: key.into(), ours, seed: 7 };
+        assert_eq!(read, [row("a,\"b\"", 0.1 + 0.2), row("a,\"b\" @ v", 2.0)]);
     }
 }

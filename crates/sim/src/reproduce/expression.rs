@@ -3,16 +3,18 @@
 //!
 //! A bare name is a number of the first flow's row, `FLOW.NAME` one of that flow's (`[FLOW]`
 //! where its name has a dash), `sum.NAME` the sum over all flows, `@LINK.NAME` one of a link's,
-//! `{PATH}` a setting of the sweep. There are + - * / ^, parentheses, sqrt, log and min, max.
+//! `{PATH}` a setting of the sweep. There are + - * / ^, parentheses, sqrt, log and min, max; and
+//! goodputs of several flows as one number: `total(udt*)`, `sd(udt*, 20, 30)`, see `group`.
 
+use super::group::{Group, Seen};
 use crate::results::{FlowRow, LinkRow, RunRow};
 
 /// Deeper formulas are refused.
 const DEEPEST: u32 = 50;
 
 /// The value of a formula for a run.
-pub(super) fn value(text: &str, run: &RunRow) -> Result<f64, String> {
-    let mut reader = Reader { rest: text, run, depth: 0 };
+pub(super) fn value(text: &str, seen: &Seen<'_>) -> Result<f64, String> {
+    let mut reader = Reader { rest: text, run: seen.row, seen, depth: 0 };
     let value = reader.sum()?;
     if !reader.rest.trim().is_empty() {
         return Err(format!("`{}` cannot stand here in `{text}`", reader.rest.trim()));
@@ -26,6 +28,7 @@ pub(super) fn value(text: &str, run: &RunRow) -> Result<f64, String> {
 struct Reader<'a> {
     rest: &'a str,
     run: &'a RunRow,
+    seen: &'a Seen<'a>,
     depth: u32,
 }
 
@@ -102,6 +105,7 @@ impl<'a> Reader<'a> {
         match word {
             "" => Err(format!("something is missing before `{}`", self.rest.trim())),
             "sqrt" | "log" | "min" | "max" => self.function(word),
+            _ if Group::named(word).is_some() && self.take('(') => self.group(word),
             _ if self.take('.') => self.of_flow(word),
             _ => self.first_flow(word),
         }
@@ -124,6 +128,21 @@ impl<'a> Reader<'a> {
             _ => first.max(self.sum()?),
         };
         self.close(value)
+    }
+
+    /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, the parenthesis being open.
+    fn group(&mut self, name: &str) -> Result<f64, String> {
+        let inside = self.until(')')?;
+        let mut parts = inside.split(',').map(str::trim);
+        let flows = parts.next().unwrap_or_default();
+        let times: Result<Vec<f64>, _> = parts.map(str::parse).collect();
+        let span = match times.as_deref() {
+            Ok([]) => None,
+            Ok([from, to]) => Some((*from, *to)),
+            _ => return Err(format!("write {name}(FLOWS) or {name}(FLOWS, FROM, TO)")),
+        };
+        let group = Group::named(name).ok_or_else(|| format!("no function `{name}`"))?;
+        group.of(self.seen, flows, span)
     }
 
     fn number(&mut self) -> Option<f64> {

@@ -1,9 +1,12 @@
 //! The folder of an experiment: `experiment.toml`, scenarios, `paper.csv`, `expected.csv`.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::csv::{self, Expected, PaperRow};
 use super::expression;
+use super::group::Seen;
 use crate::file::{FileError, ScenarioFile};
 use crate::results::RunRow;
 use crate::sweep::RunError;
@@ -59,6 +62,8 @@ pub struct Experiment {
     pub scenarios: Vec<(String, ScenarioFile)>,
     /// How numbers come from runs.
     pub rows: Vec<RowSpec>,
+    /// How the figure is drawn; none: paper and ours, key by key.
+    pub plots: Vec<PlotSpec>,
     /// The paper's numbers.
     pub paper: Vec<PaperRow>,
     /// Ours, as kept.
@@ -74,10 +79,64 @@ pub struct RowSpec {
     pub scenario: String,
     /// The key; `{PATH}` in it stands for a setting. Runs with the same key are averaged.
     pub key: String,
+    /// Of several variants of one thing, such as `{flow.udt.cc}`, the one that the run is of: each
+    /// has its own number, and one within the tolerance is enough.
+    pub variant: Option<String>,
     /// A formula, see `expression`.
     pub value: String,
+    /// Only of runs with these settings.
+    #[serde(default)]
+    pub only: BTreeMap<String, String>,
     #[serde(skip)]
     experiment: String,
+}
+
+/// A panel of the experiment's figure. With `x = "time"` the curves of the flows, else points of
+/// runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotSpec {
+    /// The scenario's file.
+    #[serde(default = "scenario_file")]
+    pub scenario: String,
+    /// `time`, or a formula.
+    pub x: String,
+    /// With `time` one of `goodput`, `rate`, `cwnd` and `rtt`, in bit/s, bytes or seconds; else a
+    /// formula.
+    pub y: String,
+    /// What is divided by for the vertical axis.
+    #[serde(default = "one")]
+    pub unit: f64,
+    /// Name of the series; `{PATH}` in it stands for a setting, `{flow}` for a flow's name.
+    pub series: String,
+    /// With `time`: which flows.
+    #[serde(default = "all")]
+    pub flows: String,
+    /// Only runs with these settings.
+    #[serde(default)]
+    pub only: BTreeMap<String, String>,
+    /// The horizontal axis.
+    pub x_label: String,
+    /// The vertical axis.
+    pub y_label: String,
+    /// Whether it is logarithmic.
+    #[serde(default)]
+    pub log_x: bool,
+    /// Whether it is logarithmic.
+    #[serde(default)]
+    pub log_y: bool,
+    /// Keys, `{PATH}` being settings, whose numbers in the paper are drawn too.
+    pub paper: Option<String>,
+    #[serde(skip)]
+    pub(super) experiment: String,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn all() -> String {
+    "*".to_owned()
 }
 
 fn scenario_file() -> String {
@@ -93,6 +152,8 @@ struct Head {
     #[serde(default)]
     label: String,
     row: Vec<RowSpec>,
+    #[serde(default)]
+    plot: Vec<PlotSpec>,
 }
 
 impl Experiment {
@@ -110,14 +171,17 @@ impl Experiment {
         let head: Head = toml::from_str(&text("experiment.toml")?)
             .map_err(|error| wrong("experiment.toml", error.to_string().trim().to_owned()))?;
         let mut rows = head.row;
+        let mut plots = head.plot;
         let mut scenarios: Vec<(String, ScenarioFile)> = Vec::new();
-        for row in &mut rows {
-            row.experiment = name.to_owned();
-            if !scenarios.iter().any(|(known, _)| *known == row.scenario) {
-                let shown = format!("{name}/{}", row.scenario);
-                let scenario = ScenarioFile::parse(&shown, &text(&row.scenario)?, &[])?;
+        rows.iter_mut().for_each(|row| row.experiment = name.to_owned());
+        plots.iter_mut().for_each(|plot| plot.experiment = name.to_owned());
+        let wanted = rows.iter().map(|row| &row.scenario);
+        for wanted in wanted.chain(plots.iter().map(|plot| &plot.scenario)) {
+            if !scenarios.iter().any(|(known, _)| known == wanted) {
+                let shown = format!("{name}/{wanted}");
+                let scenario = ScenarioFile::parse(&shown, &text(wanted)?, &[])?;
                 scenario.check()?;
-                scenarios.push((row.scenario.clone(), scenario));
+                scenarios.push((wanted.clone(), scenario));
             }
         }
         let paper = csv::paper(&text("paper.csv")?).map_err(|what| wrong("paper.csv", what))?;
@@ -132,6 +196,7 @@ impl Experiment {
             label: head.label,
             scenarios,
             rows,
+            plots,
             paper,
             expected: expected.unwrap_or_default(),
         })
@@ -139,32 +204,53 @@ impl Experiment {
 }
 
 impl RowSpec {
-    /// Key and value of a run.
-    pub(super) fn apply(&self, run: &RunRow) -> Result<(String, f64), ExperimentError> {
-        let result = self.key_of(run).and_then(|key| {
-            let value = expression::value(&self.value, run)?;
-            Ok((key, value))
-        });
-        result.map_err(|what| ExperimentError::Rule {
-            experiment: self.experiment.clone(),
-            scenario: self.scenario.clone(),
-            run: run.run,
-            what,
-        })
-    }
-
-    fn key_of(&self, run: &RunRow) -> Result<String, String> {
-        let mut key = String::new();
-        let mut rest = self.key.as_str();
-        while let Some((before, after)) = rest.split_once('{') {
-            let (path, after) = after.split_once('}').ok_or("a `}` is missing in the key")?;
-            let setting = run.settings.iter().find(|setting| setting.path == path);
-            let setting = setting.ok_or_else(|| format!("the sweep does not vary `{path}`"))?;
-            key.push_str(before);
-            key.push_str(&setting.value);
-            rest = after;
+    /// Key, variant and value of a run; none: it is not one of those meant.
+    pub(super) fn apply(
+        &self,
+        seen: &Seen<'_>,
+    ) -> Result<Option<(String, Option<String>, f64)>, ExperimentError> {
+        if !meant(&self.only, seen.row) {
+            return Ok(None);
         }
-        key.push_str(rest);
-        Ok(key)
+        let result = filled(&self.key, seen.row).and_then(|key| {
+            let variant = self.variant.as_ref().map(|of| filled(of, seen.row)).transpose()?;
+            let value = expression::value(&self.value, seen)?;
+            Ok(Some((key, variant, value)))
+        });
+        result.map_err(|what| rule(&self.experiment, &self.scenario, seen.row, what))
     }
+}
+
+impl PlotSpec {
+    /// An error in it, at a run.
+    pub(super) fn error(&self, run: &RunRow, what: String) -> ExperimentError {
+        rule(&self.experiment, &self.scenario, run, what)
+    }
+}
+
+fn rule(experiment: &str, scenario: &str, run: &RunRow, what: String) -> ExperimentError {
+    let (experiment, scenario) = (experiment.to_owned(), scenario.to_owned());
+    ExperimentError::Rule { experiment, scenario, run: run.run, what }
+}
+
+/// Whether a run has these settings.
+pub(super) fn meant(only: &BTreeMap<String, String>, run: &RunRow) -> bool {
+    only.iter()
+        .all(|(path, value)| run.settings.iter().any(|s| s.path == *path && s.value == *value))
+}
+
+/// A text with the run's settings in place of `{PATH}`.
+pub(super) fn filled(text: &str, run: &RunRow) -> Result<String, String> {
+    let mut whole = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (path, after) = after.split_once('}').ok_or("a `}` is missing in the key")?;
+        let setting = run.settings.iter().find(|setting| setting.path == path);
+        let setting = setting.ok_or_else(|| format!("the sweep does not vary `{path}`"))?;
+        whole.push_str(before);
+        whole.push_str(&setting.value);
+        rest = after;
+    }
+    whole.push_str(rest);
+    Ok(whole)
 }

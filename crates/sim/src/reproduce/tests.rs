@@ -1,9 +1,9 @@
 use super::*;
 use crate::file::Setting;
-use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use packtrain_units::DataRate;
+use crate::outcome::{FlowOutcome, LinkOutcome, Outcome, Sample};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-fn run() -> RunRow {
+fn run() -> (RunRow, Outcome) {
     let flow = |name: &str, mbps| FlowOutcome {
         name: name.into(),
         goodput: DataRate::from_mbps(mbps),
@@ -12,10 +12,29 @@ fn run() -> RunRow {
     let outcome = Outcome {
         flows: vec![flow("one-1", 30), flow("two", 12)],
         links: vec![LinkOutcome { name: "wan'".into(), utilisation: 0.5, ..Default::default() }],
+        samples: (1..=4).flat_map(|second| [sample(second, 0), sample(second, 1)]).collect(),
         ..Default::default()
     };
     let settings = vec![Setting { path: "link.wan.rtt".into(), value: "100ms".into() }];
-    RunRow::new(&outcome, 0, settings)
+    (RunRow::new(&outcome, 0, settings), outcome)
+}
+
+/// The first has 1, 2, 3, 4 Mbit/s, the second always 2.
+fn sample(second: u64, flow: usize) -> Sample {
+    Sample {
+        at: Time::ZERO + Duration::from_secs(second),
+        flow,
+        cwnd: ByteCount::ZERO,
+        in_flight: ByteCount::ZERO,
+        pacing_rate: None,
+        goodput: DataRate::from_mbps(if flow == 0 { second } else { 2 }),
+        rtt: Duration::ZERO,
+    }
+}
+
+fn value_of(text: &str) -> Result<f64, String> {
+    let (row, outcome) = run();
+    expression::value(text, &Seen { row: &row, outcome: &outcome })
 }
 
 #[test]
@@ -31,15 +50,25 @@ fn formulas() {
         ("sum.goodput_bps", 42e6),
         ("goodput_bps * {link.wan.rtt}", 3e6),
         ("@wan'.utilisation", 0.5),
+        ("total(*)", 42e6),
+        ("sd(*) / 1e6", 9.0),
+        ("most(*) - least([one*])", 0.0),
+        ("mean([one-1], 2, 4) / 1e6", 3.5),
+        ("total(*, 0, 4) / 1e6", 4.5),
+        ("jain(*, 1, 2)", 1.0),
+        ("wobble(two, 0, 4)", 0.0),
     ] {
-        assert_eq!(expression::value(text, &run()), Ok(value), "{text}");
+        assert_eq!(value_of(text), Ok(value), "{text}");
     }
     for bad in
         ["", "1 +", "(1", "nothing", "two.nothing", "{seed}", "1 / 0", "1 2", "min(1)", "@x.y"]
     {
-        assert!(expression::value(bad, &run()).is_err(), "{bad}");
+        assert!(value_of(bad).is_err(), "{bad}");
     }
-    assert!(expression::value(&"(".repeat(100_000), &run()).is_err());
+    for bad in ["total()", "total(x)", "total(*, 1)", "total(*, 8, 9)", "sd(*", "jain(*, a, b)"] {
+        assert!(value_of(bad).is_err(), "{bad}");
+    }
+    assert!(value_of(&"(".repeat(100_000)).is_err());
 }
 
 #[test]
@@ -66,10 +95,27 @@ fn every_experiment_can_be_read() {
         assert!(!experiment.paper.is_empty(), "{name}");
         for row in &experiment.expected {
             assert!(
-                experiment.paper.iter().any(|paper| paper.key == row.key),
+                experiment.paper.iter().any(|paper| {
+                    let rest = row.key.strip_prefix(&paper.key);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(VARIANT))
+                }),
                 "{name}: {}",
                 row.key
             );
+        }
+    }
+}
+
+/// A README's numbers are those of `expected.csv`.
+#[test]
+fn the_tables_of_readmes_are_what_is_kept() {
+    let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for name in names() {
+        let experiment = find(name).unwrap_or_else(|error| panic!("{error}"));
+        let readme = std::fs::read_to_string(folders.join(name).join("README.md"))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        if let Some(new) = spliced(&readme, &table(&kept(&experiment))) {
+            assert!(new == readme, "{name}: run `packtrain sim reproduce` with --out again");
         }
     }
 }

@@ -72,7 +72,8 @@ impl End {
         let intake = match &place.host {
             _ if sends => Intake::Plain(Batch::single()),
             Some(host) => Intake::host(host, place.seed),
-            None => Intake::Plain(Batch::coalescing()),
+            None if spec.coalesce => Intake::Plain(Batch::coalescing()),
+            None => Intake::Plain(Batch::single()),
         };
         Ok(Self {
             wire,

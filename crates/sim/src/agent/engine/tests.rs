@@ -8,7 +8,14 @@ use crate::spec::{EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario, 
 const MTU: ByteCount = ByteCount(1_472);
 
 fn engine(cc: &str) -> EngineSpec {
-    EngineSpec { cc: cc.to_owned(), bytes: None, mtu: MTU, codec: false, ceiling: None }
+    EngineSpec {
+        cc: cc.to_owned(),
+        bytes: None,
+        mtu: MTU,
+        codec: false,
+        ceiling: None,
+        coalesce: true,
+    }
 }
 
 fn flow(name: &str, spec: EngineSpec) -> FlowSpec {

@@ -1,0 +1,136 @@
+//! The figure of an experiment, from its runs.
+
+use super::expression;
+use super::folder::{Experiment, ExperimentError, PlotSpec, filled, meant};
+use super::group::{Seen, matches};
+use crate::outcome::Sample;
+use crate::plot::{Axis, Figure, Panel, Series, Style};
+
+/// Most series in a panel.
+const MOST: usize = 16;
+
+/// What the runs so far gave.
+pub(super) struct Sketch<'a> {
+    experiment: &'a Experiment,
+    /// By plot.
+    series: Vec<Vec<Drawn>>,
+}
+
+struct Drawn {
+    name: String,
+    paper: bool,
+    /// Values at the same place are averaged.
+    points: Vec<(f64, f64, u32)>,
+}
+
+impl<'a> Sketch<'a> {
+    pub(super) fn new(experiment: &'a Experiment) -> Self {
+        let series = experiment.plots.iter().map(|_| Vec::new()).collect();
+        Self { experiment, series }
+    }
+
+    /// A run of a scenario is over.
+    pub(super) fn see(&mut self, scenario: &str, seen: &Seen<'_>) -> Result<(), ExperimentError> {
+        for (plot, series) in self.experiment.plots.iter().zip(&mut self.series) {
+            if plot.scenario == scenario && meant(&plot.only, seen.row) {
+                let drawn = match plot.x.as_str() {
+                    "time" => over_time(plot, seen, series),
+                    _ => point(plot, self.experiment, seen, series),
+                };
+                drawn.map_err(|what| plot.error(seen.row, what))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn panels(self) -> Vec<Panel> {
+        self.experiment.plots.iter().zip(self.series).map(|(plot, s)| panel(plot, s)).collect()
+    }
+}
+
+fn add(series: &mut Vec<Drawn>, name: String, paper: bool, x: f64, y: f64) {
+    let at = series.iter().position(|known| known.name == name).unwrap_or_else(|| {
+        series.push(Drawn { name, paper, points: Vec::new() });
+        series.len() - 1
+    });
+    let points = &mut series[at].points;
+    match points.iter_mut().find(|point| point.0 == x) {
+        Some(point) => (point.1, point.2) = (point.1 + y, point.2 + 1),
+        None => points.push((x, y, 1)),
+    }
+}
+
+fn point(
+    plot: &PlotSpec,
+    experiment: &Experiment,
+    seen: &Seen<'_>,
+    series: &mut Vec<Drawn>,
+) -> Result<(), String> {
+    let x = expression::value(&plot.x, seen)?;
+    let y = expression::value(&plot.y, seen)? / plot.unit;
+    add(series, filled(&plot.series, seen.row)?, false, x, y);
+    if let Some(key) = &plot.paper {
+        let key = filled(key, seen.row)?;
+        if let Some(paper) = experiment.paper.iter().find(|paper| paper.key == key) {
+            let name = if plot.series.starts_with('{') { "paper" } else { "" };
+            let name = match name {
+                "" => format!("paper {}", plot.series.split(['{', ',']).next().unwrap_or_default()),
+                name => name.to_owned(),
+            };
+            add(series, name.trim().to_owned(), true, x, paper.value);
+        }
+    }
+    Ok(())
+}
+
+fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Result<(), String> {
+    let value: fn(&Sample) -> f64 = match plot.y.as_str() {
+        "goodput" => |sample| sample.goodput.as_bps() as f64,
+        "rate" => |sample| sample.pacing_rate.map_or(0.0, |rate| rate.as_bps() as f64),
+        "cwnd" => |sample| sample.cwnd.get() as f64,
+        "rtt" => |sample| sample.rtt.as_secs_f64(),
+        other => return Err(format!("over time there is goodput, rate, cwnd, rtt, no `{other}`")),
+    };
+    for (index, flow) in seen.row.flows.iter().enumerate() {
+        if !matches(&flow.name, &plot.flows) {
+            continue;
+        }
+        let name = filled(&plot.series.replace("{flow}", &flow.name), seen.row)?;
+        let own = seen.outcome.samples.iter().filter(|sample| sample.flow == index);
+        let points = own.map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / plot.unit, 1));
+        series.push(Drawn { name, paper: false, points: points.collect() });
+    }
+    Ok(())
+}
+
+fn panel(plot: &PlotSpec, mut series: Vec<Drawn>) -> Panel {
+    // The paper's first, so that what lies upon it stays visible; it has the grey of the palette.
+    series.sort_by_key(|drawn| !drawn.paper);
+    let mut colours = [0usize, 1, 2, 3, 4, 5, 7].into_iter().cycle();
+    let series = series.into_iter().take(MOST).map(|drawn| {
+        let mut points: Vec<_> =
+            drawn.points.iter().map(|(x, y, count)| (*x, y / f64::from(*count))).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let style = match (drawn.paper, plot.x == "time") {
+            (true, _) => Style::Marks,
+            (false, true) => Style::Line,
+            (false, false) => Style::Marked,
+        };
+        let colour = if drawn.paper { 6 } else { colours.next().unwrap_or(0) };
+        Series { name: drawn.name, style, points, error: Vec::new(), colour }
+    });
+    let zero = plot.x == "time";
+    Panel {
+        x: Axis { label: plot.x_label.clone(), log: plot.log_x, zero: zero && !plot.log_x },
+        y: Axis { label: plot.y_label.clone(), log: plot.log_y, zero: !plot.log_y },
+        series: series.collect(),
+        categories: Vec::new(),
+    }
+}
+
+/// The figure of these panels.
+pub(super) fn of(experiment: &Experiment, panels: Vec<Panel>) -> Figure {
+    let paper = panels.iter().flat_map(|panel| &panel.series).any(|s| s.style == Style::Marks);
+    let subtitle = if paper { "marks alone are the paper's" } else { "" };
+    Figure { title: experiment.title.clone(), subtitle: subtitle.to_owned(), panels }
+}
