@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use csv::{Bound, Expected, PaperRow};
-pub use folder::{Experiment, ExperimentError, PlotSpec, RowSpec};
+pub use folder::{DerivedSpec, Experiment, ExperimentError, PlotSpec, RowSpec};
 pub use table::{spliced, table};
 
 use crate::plot::{Figure, Panel, comparison};
@@ -145,7 +145,7 @@ pub fn reproduce(
     jobs: usize,
     told: &mut impl FnMut(&RunRow),
 ) -> Result<Reproduced, ExperimentError> {
-    let mut sums: Vec<(String, Option<String>, f64, u32)> = Vec::new();
+    let mut sums: Vec<Sum> = Vec::new();
     let mut sketch = figure::Sketch::new(experiment);
     for (name, file) in &experiment.scenarios {
         let rules: Vec<_> = experiment.rows.iter().filter(|row| row.scenario == *name).collect();
@@ -171,6 +171,7 @@ pub fn reproduce(
             return Err(error);
         }
     }
+    derive(experiment, &mut sums)?;
     let rows = experiment.paper.iter().map(|paper| {
         let own = sums.iter().filter(|(key, ..)| *key == paper.key);
         let found = own.map(|(_, variant, sum, count)| Found {
@@ -184,16 +185,40 @@ pub fn reproduce(
     Ok(result)
 }
 
-fn add(
-    sums: &mut Vec<(String, Option<String>, f64, u32)>,
-    key: String,
-    variant: Option<String>,
-    value: f64,
-) {
+fn add(sums: &mut Vec<Sum>, key: String, variant: Option<String>, value: f64) {
     match sums.iter_mut().find(|sum| sum.0 == key && sum.1 == variant) {
         Some(sum) => (sum.2, sum.3) = (sum.2 + value, sum.3 + 1),
         None => sums.push((key, variant, value, 1)),
     }
+}
+
+type Sum = (String, Option<String>, f64, u32);
+
+/// Adds the numbers that are made of others.
+fn derive(experiment: &Experiment, sums: &mut Vec<Sum>) -> Result<(), ExperimentError> {
+    for spec in &experiment.derived {
+        let mut variants: Vec<Option<String>> = Vec::new();
+        for (_, variant, ..) in sums.iter() {
+            if !variants.contains(variant) {
+                variants.push(variant.clone());
+            }
+        }
+        let several = variants.iter().any(Option::is_some);
+        for variant in variants.into_iter().filter(|variant| variant.is_some() || !several) {
+            let own = sums.iter().filter(|sum| sum.1.is_none() || sum.1 == variant);
+            let known: Vec<_> =
+                own.map(|(key, _, sum, count)| (key.as_str(), sum / f64::from(*count))).collect();
+            let value = spec.value(&known).map_err(|what| ExperimentError::Folder {
+                folder: experiment.name.clone(),
+                file: "experiment.toml".to_owned(),
+                what: format!("derived `{}`: {what}", spec.key),
+            })?;
+            if let Some(value) = value {
+                sums.push((spec.key.clone(), variant, value, 1));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What is kept in `expected.csv`, as if it had been found now.

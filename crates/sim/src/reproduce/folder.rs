@@ -7,7 +7,8 @@ use serde::Deserialize;
 use super::csv::{self, Expected, PaperRow};
 use super::expression;
 use super::group::Seen;
-use crate::file::{FileError, ScenarioFile};
+use crate::file::{FileError, ScenarioFile, Setting};
+use crate::outcome::Outcome;
 use crate::results::RunRow;
 use crate::sweep::RunError;
 
@@ -62,6 +63,8 @@ pub struct Experiment {
     pub scenarios: Vec<(String, ScenarioFile)>,
     /// How numbers come from runs.
     pub rows: Vec<RowSpec>,
+    /// How numbers come from those, in this order.
+    pub derived: Vec<DerivedSpec>,
     /// How the figure is drawn; none: paper and ours, key by key.
     pub plots: Vec<PlotSpec>,
     /// The paper's numbers.
@@ -89,6 +92,16 @@ pub struct RowSpec {
     pub only: BTreeMap<String, String>,
     #[serde(skip)]
     experiment: String,
+}
+
+/// A number made of others of the same variant.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DerivedSpec {
+    /// Its key.
+    pub key: String,
+    /// A formula; `{KEY}` stands for another number. One without variant serves every variant.
+    pub value: String,
 }
 
 /// A panel of the experiment's figure. With `x = "time"` the curves of the flows, else points of
@@ -153,6 +166,8 @@ struct Head {
     label: String,
     row: Vec<RowSpec>,
     #[serde(default)]
+    derived: Vec<DerivedSpec>,
+    #[serde(default)]
     plot: Vec<PlotSpec>,
 }
 
@@ -196,6 +211,7 @@ impl Experiment {
             label: head.label,
             scenarios,
             rows,
+            derived: head.derived,
             plots,
             paper,
             expected: expected.unwrap_or_default(),
@@ -225,6 +241,26 @@ impl PlotSpec {
     /// An error in it, at a run.
     pub(super) fn error(&self, run: &RunRow, what: String) -> ExperimentError {
         rule(&self.experiment, &self.scenario, run, what)
+    }
+}
+
+impl DerivedSpec {
+    /// Its value where `known` are the numbers of a variant; none: one of them is not there.
+    pub(super) fn value(&self, known: &[(&str, f64)]) -> Result<Option<f64>, String> {
+        let setting = |(key, value): &(&str, f64)| Setting {
+            path: (*key).to_owned(),
+            value: value.to_string(),
+        };
+        let settings: Vec<Setting> = known.iter().map(setting).collect();
+        let keys = self.value.split('{').skip(1).filter_map(|part| part.split_once('}'));
+        for (key, _) in keys {
+            if !known.iter().any(|(name, _)| *name == key) {
+                return Ok(None);
+            }
+        }
+        let outcome = Outcome::default();
+        let row = RunRow::new(&outcome, 0, settings);
+        expression::value(&self.value, &Seen { row: &row, outcome: &outcome }).map(Some)
     }
 }
 

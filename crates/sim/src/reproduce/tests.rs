@@ -106,6 +106,16 @@ fn every_experiment_can_be_read() {
     }
 }
 
+#[test]
+fn numbers_are_made_of_others() {
+    let spec = |value: &str| DerivedSpec { key: "k".into(), value: value.into() };
+    let known = [("a 1", 6.0), ("b", 1.5e-7)];
+    assert_eq!(spec("{a 1} / 2").value(&known), Ok(Some(3.0)));
+    assert_eq!(spec("{b} * 2").value(&known), Ok(Some(3e-7)));
+    assert_eq!(spec("{c} * 2").value(&known), Ok(None));
+    assert!(spec("{b} *").value(&known).is_err());
+}
+
 /// A README's numbers are those of `expected.csv`.
 #[test]
 fn the_tables_of_readmes_are_what_is_kept() {
