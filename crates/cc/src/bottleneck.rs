@@ -1,6 +1,9 @@
 //! A bottleneck packet by packet, to draw the curves of controllers in tests: one link with a
 //! drop-tail queue, one acknowledgement a packet, a packet lost when three later ones arrived.
-//! Whole senders are tested in `sim`; this has no retransmissions, each packet is new.
+//! Whole senders are tested in `sim`; this has no retransmissions, each packet is new. With
+//! `syn` the receiver reports as UDT's does instead.
+
+mod syn;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -9,6 +12,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
 use crate::interface::{CongestionController, Feedback, LossRange, RttSample, Sent};
 use crate::registry::ControllerConfig;
+pub(crate) use syn::Receiver;
 
 /// Bytes of a packet.
 pub(crate) const MSS: u64 = 1_448;
@@ -66,6 +70,8 @@ pub(crate) struct Bottleneck {
     /// One packet in so many is lost, in a regular way.
     pub(crate) every: u64,
     pub(crate) paced: bool,
+    /// UDT's receiver: a report each 10 ms, losses at once, warnings.
+    pub(crate) syn: Option<Receiver>,
     rng: Rng,
     now: Time,
     /// When the link is idle again.
@@ -89,6 +95,7 @@ impl Bottleneck {
             loss: 0.0,
             every: u64::MAX,
             paced: false,
+            syn: None,
             rng: Rng::new(7),
             now: Time::ZERO,
             idle_at: Time::ZERO,
@@ -134,19 +141,28 @@ impl Bottleneck {
         loop {
             self.send(controller);
             let ack = self.acks.front().map(|(at, _)| *at);
+            let tick = self.syn.as_ref().and_then(Receiver::due);
             let room = self.in_flight() + MSS <= controller.cwnd().get();
-            let turn = (room && self.paced).then_some(self.next_send);
+            let thaw = controller.frozen_until().unwrap_or(Time::ZERO);
+            let turn = (room && self.paced).then_some(self.next_send.max(thaw));
             // Nothing to wait for: everything in flight was dropped.
-            let Some(at) = ack.into_iter().chain(turn).min() else {
+            let Some(at) = [ack, tick, turn].into_iter().flatten().min() else {
                 self.time_out(controller);
                 continue;
             };
+            if let Some(timer) = controller.poll_timeout().filter(|timer| *timer <= at.min(end)) {
+                self.now = self.now.max(timer);
+                controller.on_timeout(self.now);
+                continue;
+            }
             if at > end {
                 break;
             }
             self.now = self.now.max(at);
             if ack == Some(at) {
                 self.on_ack(controller);
+            } else if tick == Some(at) {
+                self.on_tick(controller);
             }
         }
         self.now = end;
@@ -156,6 +172,7 @@ impl Bottleneck {
     fn send(&mut self, controller: &mut dyn CongestionController) {
         while self.in_flight() + MSS <= controller.cwnd().get()
             && (!self.paced || self.next_send <= self.now)
+            && controller.frozen_until().is_none_or(|until| until <= self.now)
         {
             let queued = self.rate.bytes_in(self.idle_at.since(self.now)).get() / MSS;
             let dropped = queued > self.queue || self.rng.chance(self.loss);
@@ -217,17 +234,32 @@ impl Bottleneck {
         }
         self.lost += gone.len() as u64;
         let delivered = ByteCount(self.delivered - packet.delivered);
+        let in_flight = ByteCount(self.in_flight());
+        if let Some(receiver) = &mut self.syn {
+            receiver.arrive(self.now, latest);
+            if !lost.is_empty() {
+                controller.on_feedback(&Feedback { in_flight, lost: &lost, ..silence(self.now) });
+            }
+            return;
+        }
         controller.on_feedback(&Feedback {
             largest_acked: Some(index),
             newest_acked_sent_at: Some(packet.sent_at),
             acked: ByteCount(MSS),
             acked_packets: 1,
-            in_flight: ByteCount(self.in_flight()),
+            in_flight,
             rtt: Some(RttSample { latest, smoothed, variation: latest - min, min }),
             delivery_rate: (span >= min).then(|| DataRate::from_bytes_over(delivered, span)),
             lost: &lost,
             ..silence(self.now)
         });
+    }
+
+    fn on_tick(&mut self, controller: &mut dyn CongestionController) {
+        let (in_flight, rate) = (ByteCount(self.in_flight()), self.rate);
+        if let Some(receiver) = &mut self.syn {
+            receiver.report(self.now, rate, in_flight, controller);
+        }
     }
 
     fn time_out(&mut self, controller: &mut dyn CongestionController) {

@@ -85,6 +85,8 @@ pub(crate) fn run(name: &str, script: &[(u64, Step)]) -> Result<(), TestCaseErro
                         min: latest,
                     }),
                     delivery_rate: flag(3).then_some(DataRate::from_bps(*rate)),
+                    arrival_rate: flag(4).then_some(DataRate::from_bps(*rate)),
+                    capacity: flag(6).then_some(DataRate::from_bps(*ahead)),
                     lost: &lost,
                     app_limited: flag(4),
                     round_ended: flag(5),

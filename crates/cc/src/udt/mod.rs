@@ -266,7 +266,7 @@ impl CongestionController for Udt {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.in_flight = feedback.in_flight;
         self.on_acked(feedback.acked_packets);
-        if let Some(rtt) = feedback.rtt {
+        if let Some(rtt) = feedback.rtt.filter(|rtt| !rtt.smoothed.is_zero()) {
             self.window.on_rtt(rtt.smoothed.as_secs_f64());
         }
         self.on_measured(feedback);

@@ -1,11 +1,12 @@
-//! Slow start (III.D): only at the beginning, no time between packets, and a window as wide as
-//! what was acknowledged so far. It ends with the first loss report, delay warning or timeout.
+//! Slow start (III.D): only at the beginning, no time between packets, and a window of what was
+//! acknowledged so far beside the first one. It ends with the first loss report, delay warning or
+//! timeout.
 
 use super::variant::Variant;
 
 /// The first window (III.D).
 const FIRST_WINDOW: f64 = 2.0;
-/// UDT4's, which what was acknowledged is added to.
+/// UDT4's.
 const UDT4_FIRST_WINDOW: f64 = 16.0;
 
 /// A flow that has not met its limit.
@@ -26,10 +27,11 @@ impl SlowStart {
 
     /// Packets.
     pub(super) fn window(&self) -> f64 {
-        match self.variant {
-            Variant::Udt4 => UDT4_FIRST_WINDOW + self.acked as f64,
-            _ => FIRST_WINDOW.max(self.acked as f64),
-        }
+        let first = match self.variant {
+            Variant::Udt4 => UDT4_FIRST_WINDOW,
+            _ => FIRST_WINDOW,
+        };
+        first + self.acked as f64
     }
 }
 
