@@ -27,6 +27,7 @@ mod qlog;
 mod seam;
 mod stats;
 mod udt;
+pub mod udt4;
 
 pub use codec::header::peek;
 pub use config::{FlowConfig, FlowError, FlowKeys, Role, Suite, limits};

@@ -1,0 +1,223 @@
+//! What comes in for an open connection.
+
+use packtrain_units::{Duration, Time};
+
+use super::link::{Batch, Link};
+use crate::udt::{Ack, Message, PacketRate, Seen};
+use crate::udt4::options::Kind;
+use crate::udt4::wire::{self, AckDetail, Control, Packet};
+
+/// What a control packet says about the connection's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Nothing of that.
+    Nothing,
+    /// The peer has closed.
+    Shutdown,
+    /// The peer failed.
+    Error(u32),
+}
+
+impl Link {
+    /// A data packet of the peer; handed on by [`Link::finish_batch`].
+    #[inline]
+    pub(super) fn on_data(&mut self, now: Time, packet: &Packet<&[u8]>) {
+        let body = packet.body();
+        let Some(unit) = Self::expand(self.receiver.next(), packet.sequence()) else {
+            self.counts.bad += 1;
+            return;
+        };
+        if body.is_empty() || body.len() > self.payload {
+            self.counts.bad += 1;
+            return;
+        }
+        let seen = self.receiver.check(unit);
+        if seen == Seen::Outside || seen == Seen::New && !self.incoming.admits(unit) {
+            self.counts.refused += 1;
+            return;
+        }
+        self.counts.received_packets += 1;
+        let span = self.batch.span.get_or_insert((unit, unit, 0));
+        *span = (span.0, unit, span.2 + 1);
+        if seen == Seen::Again {
+            self.counts.duplicates += 1;
+            return;
+        }
+        match &mut self.batch.run {
+            Some((first, count)) if *first + u64::from(*count) == unit => *count += 1,
+            // The receiver does not know yet of the run before: it may hold this very unit.
+            Some((first, count)) if (*first..*first + u64::from(*count)).contains(&unit) => {
+                self.counts.duplicates += 1;
+                return;
+            }
+            Some(_) => {
+                self.hand_on(now);
+                if self.receiver.check(unit) != Seen::New {
+                    self.counts.duplicates += 1;
+                    return;
+                }
+                self.batch.run = Some((unit, 1));
+            }
+            run @ None => *run = Some((unit, 1)),
+        }
+        self.incoming.put(unit, packet.message(), body);
+        self.counts.received_bytes += body.len() as u64;
+    }
+
+    /// Tells the receiver of the units that were placed.
+    fn hand_on(&mut self, now: Time) {
+        let Some((first, count)) = self.batch.run.take() else { return };
+        // What it skips over is what it will ask for.
+        let highest = self.counts.highest.max(self.receiver.next());
+        self.counts.receiver_lost += first.saturating_sub(highest);
+        self.counts.highest = highest.max(first + u64::from(count));
+        self.receiver.take(now, first, count);
+    }
+
+    /// The batch that came in at `at` is at its end.
+    pub(super) fn finish_batch(&mut self, now: Time, at: Time) {
+        self.hand_on(now);
+        let Batch { span, .. } = std::mem::take(&mut self.batch);
+        let Some((first, last, packets)) = span else { return };
+        // UDT's senders let each unit whose number is a multiple of 16 be followed at once.
+        self.receiver.on_batch(at, first, last, packets, first % 16 == 1);
+        self.make_room(now);
+    }
+
+    /// Moves the window on and tells the receiver.
+    fn make_room(&mut self, now: Time) {
+        let next = self.receiver.next();
+        self.incoming.advance(next);
+        self.receiver.set_room(now, self.incoming.room(next));
+    }
+
+    /// A control packet of the peer, handshakes excepted.
+    pub(super) fn on_control(&mut self, now: Time, packet: &Packet<&[u8]>) -> Said {
+        let Ok(control) = Control::parse(packet) else {
+            self.counts.bad += 1;
+            return Said::Nothing;
+        };
+        let sane = match control {
+            Control::Ack(ack) => self.on_ack(now, ack),
+            Control::Nak(ranges) => self.on_nak(now, ranges),
+            Control::Warning => self.sender.on_message(now, &Message::Warning).is_ok(),
+            Control::Ack2 { number } => {
+                self.receiver.on_message(now, &Message::Ack2 { number }).is_ok()
+            }
+            Control::Drop { message, first, last } => self.on_drop(now, message, first, last),
+            Control::Shutdown => return Said::Shutdown,
+            Control::Error { code } => return Said::Error(code),
+            // A user's own packets have no user here.
+            Control::KeepAlive | Control::User { .. } | Control::Handshake(_) => true,
+        };
+        self.counts.bad += u64::from(!sane);
+        Said::Nothing
+    }
+
+    fn on_ack(&mut self, now: Time, ack: wire::Ack) -> bool {
+        let Some(next) = Self::expand(self.sender.acked(), ack.next) else { return false };
+        let detail = ack.detail.unwrap_or(AckDetail::NONE);
+        let rates = detail.rates.unwrap_or(AckDetail::NO_RATES);
+        let micros = |us: u32| Duration::from_micros(u64::from(us));
+        let message = Message::Ack(Ack {
+            number: ack.number,
+            next,
+            light: ack.detail.is_none(),
+            rtt: micros(detail.rtt_us),
+            rtt_var: micros(detail.rtt_var_us),
+            room: u64::from(detail.room),
+            arrival: PacketRate::per_second(f64::from(rates.arrival)),
+            capacity: PacketRate::per_second(f64::from(rates.capacity)),
+        });
+        if self.sender.on_message(now, &message).is_err() {
+            return false;
+        }
+        self.counts.received_acks += 1;
+        if ack.detail.is_some() {
+            self.peer_room = u64::from(detail.room);
+        }
+        self.outgoing.release(self.sender.acked());
+        self.note_busy(now);
+        true
+    }
+
+    fn on_nak(&mut self, now: Time, reported: wire::NakRanges<'_>) -> bool {
+        let (acked, next) = (self.sender.acked(), self.sender.next());
+        let mut ranges = Vec::new();
+        let mut lost = 0;
+        for (first, last) in reported.iter() {
+            let (Some(first), Some(last)) = (Self::expand(acked, first), Self::expand(acked, last))
+            else {
+                return false;
+            };
+            if first > last || last >= next {
+                return false;
+            }
+            // What was acknowledged since the report left is no longer missing.
+            if last >= acked {
+                ranges.push((first.max(acked), last + 1));
+                lost += last + 1 - first.max(acked);
+            }
+        }
+        // The stock library lists its losses in order, but nothing says that everybody must.
+        if !ranges.is_sorted_by(|a, b| a.1 <= b.0) {
+            ranges = merged(ranges);
+        }
+        self.counts.received_naks += 1;
+        self.counts.sender_lost += lost;
+        ranges.is_empty() || self.sender.on_message(now, &Message::Nak { ranges }).is_ok()
+    }
+
+    fn on_drop(
+        &mut self,
+        now: Time,
+        message: u32,
+        first: packtrain_units::SeqNo,
+        last: packtrain_units::SeqNo,
+    ) -> bool {
+        if self.kind != Kind::Datagram {
+            return false;
+        }
+        let expected = self.receiver.next();
+        let (Some(first), Some(last)) =
+            (Self::expand(expected, first), Self::expand(expected, last))
+        else {
+            return false;
+        };
+        // The stock library names the number behind the last, which may be another message's:
+        // of a range, its last is not dropped (an own peer names it once more, alone).
+        let end = if first == last { first + 1 } else { last };
+        if end <= first || end > expected.saturating_add(self.incoming.room(expected)) {
+            return false;
+        }
+        if self.receiver.on_message(now, &Message::Drop { first, end }).is_err() {
+            return false;
+        }
+        self.incoming.give_up(message);
+        self.make_room(now);
+        true
+    }
+}
+
+/// Ranges in order and apart.
+fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut out: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+    for (first, end) in ranges {
+        match out.last_mut() {
+            Some(last) if first <= last.1 => last.1 = last.1.max(end),
+            _ => out.push((first, end)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::merged;
+
+    #[test]
+    fn ranges_out_of_order_are_put_in_order() {
+        assert_eq!(merged(vec![(5, 7), (1, 2), (6, 9)]), [(1, 2), (5, 9)]);
+    }
+}

@@ -1,0 +1,173 @@
+//! The timers of a connection's life. All of them:
+//! - handshake: every 250 ms while calling, until the connect timeout;
+//! - keepalive: when nothing was sent for 500 ms;
+//! - silence: 10 s without a word from the peer, after at least 16 datagrams to it, is the end;
+//! - linger: how long a closed connection goes on delivering.
+//!
+//! Those of the feedback (ACK, NAK, EXP) are its own.
+
+use packtrain_units::Time;
+
+use super::arrive::Said;
+use super::leave::Written;
+use super::{Connection, Stage};
+use crate::udt4::error::EndReason;
+use crate::udt4::options::limits;
+use crate::udt4::wire::{Control, Packet};
+
+impl Connection {
+    /// Closes it: nothing more is taken, and what was is delivered within the linger time.
+    pub(in crate::udt4) fn close(&mut self, now: Time) {
+        match self.stage {
+            Stage::Calling(_) => self.end(EndReason::Closed),
+            Stage::Open => {
+                self.stage = Stage::Closing { until: now + self.options.linger };
+                self.tick_life(now);
+            }
+            Stage::Closing { .. } | Stage::Ended => {}
+        }
+        self.discarded = true;
+    }
+
+    /// Closes it without waiting.
+    pub(in crate::udt4) fn abort(&mut self) {
+        let drained = self.link.as_ref().is_none_or(|link| link.is_drained());
+        self.end(if drained { EndReason::Closed } else { EndReason::Unfinished });
+        self.discarded = true;
+    }
+
+    /// A datagram of the peer, not a handshake.
+    #[inline]
+    pub(in crate::udt4) fn on_packet(&mut self, now: Time, packet: &Packet<&[u8]>) {
+        let Some(link) = &mut self.link else { return };
+        if matches!(self.stage, Stage::Ended) {
+            // It does not know yet.
+            let ours = matches!(self.reason, Some(EndReason::Closed | EndReason::Unfinished));
+            if ours && now >= link.last_sent + limits::HANDSHAKE_RETRY {
+                self.farewells = 1;
+            }
+            return;
+        }
+        link.last_heard = now;
+        link.calls = 0;
+        if !packet.is_control() {
+            link.on_data(now, packet);
+            return;
+        }
+        match link.on_control(now, packet) {
+            Said::Nothing => {}
+            Said::Shutdown => {
+                link.finish_batch(now, now);
+                let drained = link.is_drained();
+                let reason = match self.stage {
+                    Stage::Closing { .. } if drained => EndReason::Closed,
+                    Stage::Closing { .. } => EndReason::Unfinished,
+                    _ => EndReason::ByPeer,
+                };
+                self.end(reason);
+                self.farewells = 0;
+            }
+            Said::Error(code) => self.end(EndReason::PeerError(code)),
+        }
+    }
+
+    /// All datagrams of a batch that came at `at` were given to it.
+    pub(in crate::udt4) fn finish_batch(&mut self, now: Time, at: Time) {
+        if let Some(link) = &mut self.link
+            && !matches!(self.stage, Stage::Ended)
+        {
+            link.finish_batch(now, at);
+        }
+        self.tick_life(now);
+        self.tell_readiness();
+    }
+
+    /// Raises what became readable or writable.
+    fn tell_readiness(&mut self) {
+        let Some(link) = &self.link else { return };
+        if !self.told_readable && link.readable() {
+            self.told_readable = true;
+            self.news.readable = true;
+        }
+        // A little room is not worth waking anybody for.
+        let enough = self.options.send_buffer.get() / 4;
+        if self.wants_room && link.outgoing.room().get() >= enough {
+            self.wants_room = false;
+            self.news.writable = true;
+        }
+    }
+
+    /// The next datagrams.
+    pub(in crate::udt4) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
+        if let Some(len) = self.write_own(now, out) {
+            self.on_sent(now);
+            return Some(Written { len, segment: len });
+        }
+        if !matches!(self.stage, Stage::Open | Stage::Closing { .. }) {
+            return None;
+        }
+        let link = self.link.as_mut()?;
+        let mut written = link.poll(now, out);
+        if written.is_none() && now >= link.last_sent + limits::KEEPALIVE {
+            let len = Control::KeepAlive.write(link.peer_id, out)?;
+            written = Some(Written { len, segment: len });
+        }
+        if written.is_some() {
+            self.on_sent(now);
+        }
+        written
+    }
+
+    fn on_sent(&mut self, now: Time) {
+        if let Some(link) = &mut self.link {
+            link.last_sent = now;
+            link.calls = link.calls.saturating_add(1);
+        }
+    }
+
+    /// Runs the timers that are due.
+    pub(in crate::udt4) fn handle_timeout(&mut self, now: Time) {
+        if let Some(link) = &mut self.link
+            && !matches!(self.stage, Stage::Ended)
+            && link.poll_timeout().is_some_and(|at| at <= now)
+        {
+            link.handle_timeout(now);
+        }
+        self.tick_life(now);
+        self.tell_readiness();
+    }
+
+    fn tick_life(&mut self, now: Time) {
+        let link = self.link.as_ref();
+        let end = match &self.stage {
+            Stage::Calling(caller) => caller.expired(now).map(EndReason::NotMade),
+            Stage::Ended => None,
+            Stage::Closing { .. } if link.is_none_or(|link| link.is_drained()) => {
+                Some(EndReason::Closed)
+            }
+            Stage::Closing { until } if now >= *until => Some(EndReason::Unfinished),
+            Stage::Open | Stage::Closing { .. } => link
+                .filter(|link| now >= link.last_heard + limits::SILENCE)
+                .filter(|link| link.calls >= limits::SILENT_CALLS)
+                .map(|link| EndReason::Broken(now.since(link.last_heard))),
+        };
+        if let Some(reason) = end {
+            self.end(reason);
+        }
+    }
+
+    /// When to call again if nothing happens.
+    pub(in crate::udt4) fn poll_timeout(&self) -> Option<Time> {
+        let own = match &self.stage {
+            Stage::Calling(caller) => return Some(caller.poll_timeout()),
+            Stage::Ended => return None,
+            Stage::Closing { until } => Some(*until),
+            Stage::Open => None,
+        };
+        let link = self.link.as_ref()?;
+        let silence = link.last_heard + limits::SILENCE;
+        let silence = (link.calls >= limits::SILENT_CALLS).then_some(silence);
+        let keepalive = Some(link.last_sent + limits::KEEPALIVE);
+        [own, silence, keepalive, link.poll_timeout()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,209 @@
+//! What an open connection consists of.
+
+use std::collections::BTreeMap;
+
+use packtrain_cc::udt::Variant;
+use packtrain_cc::{ControllerConfig, build};
+use packtrain_units::{ByteCount, DataRate, Duration, SeqNo, Time};
+
+use super::leave::Waiting;
+use crate::seam::TRAIN_PACKETS;
+use crate::stats::FlowStats;
+use crate::udt::{Receiver, ReceiverConfig, Sender, SenderConfig};
+use crate::udt4::buffers::{RecvBuffer, SendBuffer};
+use crate::udt4::handshake::Terms;
+use crate::udt4::options::Options;
+use crate::udt4::perf::Perf;
+use crate::udt4::wire::HEADER_BYTES;
+
+/// The round trip that UDT supposes before it has measured one.
+const FIRST_RTT: Duration = Duration::from_millis(100);
+
+/// Counters that the feedback does not keep.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) sent_packets: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) retransmitted: u64,
+    pub(super) received_packets: u64,
+    pub(super) received_bytes: u64,
+    pub(super) duplicates: u64,
+    pub(super) refused: u64,
+    pub(super) bad: u64,
+    pub(super) sent_acks: u64,
+    pub(super) received_acks: u64,
+    pub(super) sent_naks: u64,
+    pub(super) received_naks: u64,
+    pub(super) sender_lost: u64,
+    pub(super) receiver_lost: u64,
+    /// Behind the highest unit that arrived.
+    pub(super) highest: u64,
+    pub(super) expired: u64,
+}
+
+/// What arrived of one batch and was not handed on yet.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Units in a row that were placed: the first, and how many.
+    pub(super) run: Option<(u64, u32)>,
+    /// First and last unit, placed or not, and how many.
+    pub(super) span: Option<(u64, u64, u32)>,
+}
+
+/// An open connection: both directions, their buffers, its counters.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer_id: u32,
+    pub(super) payload: usize,
+    pub(super) kind: crate::udt4::options::Kind,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) outgoing: SendBuffer,
+    pub(super) incoming: RecvBuffer,
+    pub(super) counts: Counts,
+    pub(super) batch: Batch,
+    pub(super) start: Time,
+    /// A message that did not fit into the last datagram.
+    pub(super) waiting: Option<Waiting>,
+    /// Expired messages of which units were never sent: first such unit, behind the last.
+    pub(super) dead: BTreeMap<u64, u64>,
+    /// Packets that the peer had room for when it last said so.
+    pub(super) peer_room: u64,
+    pub(super) last_heard: Time,
+    pub(super) last_sent: Time,
+    /// Datagrams sent since something was heard.
+    pub(super) calls: u32,
+    /// Since when there is something to send or acknowledge, and how long there was before.
+    pub(super) busy_since: Option<Time>,
+    pub(super) busy: Duration,
+}
+
+impl Link {
+    /// None if the controller cannot be built, which `connect` and `listen` have tried before.
+    pub(super) fn new(now: Time, seed: u64, options: &Options, terms: Terms) -> Option<Self> {
+        let variant = Variant::of_controller(&options.cc);
+        let mtu = ByteCount((terms.payload + HEADER_BYTES) as u64);
+        let config = ControllerConfig { mtu, seed, now, ceiling: options.max_rate, rtt: None };
+        let controller = build(&options.cc, &config).ok()?;
+        let first = u64::from(terms.isn.get());
+        let window = u64::from(terms.send_window);
+        let config = SenderConfig { variant, first, datagram: mtu, train: TRAIN_PACKETS, window };
+        let mut sender = Sender::new(config, controller, now);
+        sender.set_ceiling(options.max_rate);
+        let peer_first = u64::from(terms.peer_isn.get());
+        let config = ReceiverConfig {
+            variant,
+            first: peer_first,
+            window: u64::from(terms.recv_window),
+            train: TRAIN_PACKETS,
+        };
+        let mut receiver = Receiver::new(config, now);
+        let incoming = RecvBuffer::new(peer_first, terms.payload, terms.recv_window, options.kind);
+        receiver.set_room(now, incoming.room(peer_first));
+        Some(Self {
+            peer_id: terms.peer_id,
+            payload: terms.payload,
+            kind: options.kind,
+            sender,
+            receiver,
+            outgoing: SendBuffer::new(first, terms.payload, options.send_buffer),
+            incoming,
+            counts: Counts::default(),
+            batch: Batch::default(),
+            start: now,
+            waiting: None,
+            dead: BTreeMap::new(),
+            peer_room: window,
+            last_heard: now,
+            last_sent: now,
+            calls: 0,
+            busy_since: None,
+            busy: Duration::ZERO,
+        })
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn readable(&self) -> bool {
+        self.incoming.readable(self.receiver.next())
+    }
+
+    /// Reads with `take`, and tells the receiver of the room that this makes.
+    pub(super) fn read<T>(&mut self, now: Time, take: impl FnOnce(&mut RecvBuffer, u64) -> T) -> T {
+        let next = self.receiver.next();
+        let before = self.incoming.room(next);
+        let got = take(&mut self.incoming, next);
+        let room = self.incoming.room(next);
+        if room != before {
+            self.receiver.set_room(now, room);
+        }
+        got
+    }
+
+    /// The 31 bits of a unit's number that the wire carries.
+    #[inline]
+    pub(super) fn wire_number(unit: u64) -> SeqNo {
+        SeqNo::new((unit & 0x7fff_ffff) as u32)
+    }
+
+    /// The unit that a number on the wire means, near `expected`; none below zero.
+    #[inline]
+    pub(super) fn expand(expected: u64, number: SeqNo) -> Option<u64> {
+        let step = number.distance_from(Self::wire_number(expected));
+        expected.checked_add_signed(i64::from(step))
+    }
+
+    /// Whether everything given to be sent was acknowledged or given up.
+    pub(super) fn is_drained(&self) -> bool {
+        self.sender.acked() >= self.outgoing.end()
+    }
+
+    /// Starts or stops the clock of busy time.
+    pub(super) fn note_busy(&mut self, now: Time) {
+        match (self.busy_since, self.is_drained()) {
+            (None, false) => self.busy_since = Some(now),
+            (Some(since), true) => {
+                self.busy += now.since(since);
+                self.busy_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn perf(&self, now: Time) -> Perf {
+        let mut gauges = FlowStats::default();
+        self.receiver.gauges(&mut gauges);
+        self.sender.gauges(&mut gauges);
+        let counts = &self.counts;
+        let datagram = ByteCount((self.payload + HEADER_BYTES) as u64);
+        let next = self.receiver.next();
+        let rate = gauges.pacing_rate.filter(|rate| *rate > DataRate::ZERO);
+        Perf {
+            age: now.since(self.start),
+            sent_packets: counts.sent_packets,
+            received_packets: counts.received_packets,
+            sender_lost_packets: counts.sender_lost,
+            receiver_lost_packets: counts.receiver_lost,
+            retransmitted_packets: counts.retransmitted,
+            sent_acks: counts.sent_acks,
+            received_acks: counts.received_acks,
+            sent_naks: counts.sent_naks,
+            received_naks: counts.received_naks,
+            sending_time: self.busy + self.busy_since.map_or(Duration::ZERO, |s| now.since(s)),
+            sent_bytes: ByteCount(counts.sent_bytes),
+            received_bytes: ByteCount(counts.received_bytes),
+            duplicate_packets: counts.duplicates,
+            refused_packets: counts.refused,
+            bad_datagrams: counts.bad,
+            expired_messages: counts.expired,
+            send_period: rate.map_or(Duration::ZERO, |rate| rate.time_for(datagram)),
+            flow_window: self.peer_room,
+            congestion_window: gauges.cwnd.get() / datagram.get(),
+            flight_size: self.sender.next().saturating_sub(self.sender.acked()),
+            rtt: self.sender.rtt().or(self.receiver.rtt()).unwrap_or(FIRST_RTT),
+            bandwidth: gauges.capacity,
+            send_room: self.outgoing.room(),
+            recv_room: self.incoming.room_bytes(next),
+            controller: gauges.controller,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The caller's side of a handshake: a client, or one end of a rendezvous.
+//!
+//! Client: 1, answered with a cookie; -1 with the cookie, answered by -1. Rendezvous: both ends
+//! send 0 until they hear of each other, then -1, and -2 to say that the -1 came.
+//! What is not answered is sent again every 250 ms.
+
+use std::net::SocketAddr;
+
+use packtrain_units::{ByteCount, Duration, SeqNo, Time};
+
+use super::error::ConnectError;
+use super::options::{Kind, Options, limits};
+use super::wire::{Handshake, Request};
+
+/// The protocol version that this module speaks.
+pub(super) use super::wire::VERSION;
+
+/// What both ends agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// The peer's socket id.
+    pub(super) peer_id: u32,
+    /// Our first sequence number.
+    pub(super) isn: SeqNo,
+    /// The peer's.
+    pub(super) peer_isn: SeqNo,
+    /// Payload bytes of a full packet.
+    pub(super) payload: usize,
+    /// Packets that may be unacknowledged at first, by the peer's word and our option.
+    pub(super) send_window: u32,
+    /// Packets that we take.
+    pub(super) recv_window: u32,
+}
+
+impl Terms {
+    /// What our options and the peer's handshake make together.
+    pub(super) fn of(
+        options: &Options,
+        isn: SeqNo,
+        peer: &Handshake,
+    ) -> Result<Self, ConnectError> {
+        let mss = u64::from(peer.mss).min(options.mss.get());
+        if mss < limits::MIN_MSS.get() {
+            return Err(ConnectError::Terms("its packets are too small"));
+        }
+        // The stock library's own test: a window below one packet would be for ever shut.
+        if peer.flow_window == 0 || peer.flow_window > i32::MAX as u32 {
+            return Err(ConnectError::Terms("its window is none"));
+        }
+        let payload = Options::payload(ByteCount(mss));
+        Ok(Self {
+            peer_id: peer.socket,
+            isn,
+            peer_isn: peer.isn,
+            payload,
+            send_window: peer.flow_window.min(options.flow_window),
+            recv_window: options.recv_window(payload),
+        })
+    }
+}
+
+/// What a caller makes of a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing yet, or something to send: see [`Caller::poll`].
+    Wait,
+    /// It is connected. A rendezvous tells the peer so.
+    Done { terms: Terms, tell: Option<Request> },
+    /// It is over.
+    Failed(ConnectError),
+}
+
+/// One end that calls.
+#[derive(Debug)]
+pub(super) struct Caller {
+    to: SocketAddr,
+    own: Handshake,
+    /// The peer's socket, once known; where handshakes are sent to.
+    peer_id: u32,
+    rendezvous: bool,
+    next: Time,
+    give_up: Time,
+    patience: Duration,
+}
+
+impl Caller {
+    pub(super) fn new(
+        now: Time,
+        to: SocketAddr,
+        options: &Options,
+        isn: SeqNo,
+        socket: u32,
+    ) -> Self {
+        let window = options.recv_window(Options::payload(options.mss));
+        let request = if options.rendezvous { Request::Rendezvous } else { Request::Induction };
+        let own = Handshake {
+            version: VERSION,
+            kind_code: Handshake::code_of(options.kind),
+            isn,
+            mss: options.mss.get() as u32,
+            flow_window: window,
+            request,
+            socket,
+            cookie: 0,
+            peer: to.ip(),
+        };
+        let patience = options.connect_timeout;
+        Self {
+            to,
+            own,
+            peer_id: 0,
+            rendezvous: options.rendezvous,
+            next: now,
+            give_up: now + patience,
+            patience,
+        }
+    }
+
+    /// Whether it waits for a call of this address.
+    pub(super) fn meets(&self, from: SocketAddr) -> bool {
+        self.rendezvous && self.to == from
+    }
+
+    /// The handshake to send now, with the socket it is for.
+    pub(super) fn poll(&mut self, now: Time) -> Option<(u32, Handshake)> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + limits::HANDSHAKE_RETRY;
+        Some((self.peer_id, self.own))
+    }
+
+    pub(super) fn poll_timeout(&self) -> Time {
+        self.next.min(self.give_up)
+    }
+
+    /// Whether the time to connect is over.
+    pub(super) fn expired(&self, now: Time) -> Option<ConnectError> {
+        (now >= self.give_up).then_some(ConnectError::Timeout(self.patience))
+    }
+
+    /// A handshake came from the peer's address.
+    pub(super) fn handle(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
+        if let Request::Reject(code) = peer.request {
+            return Outcome::Failed(ConnectError::Rejected(code));
+        }
+        if self.rendezvous { self.meet(now, options, peer) } else { self.call(now, options, peer) }
+    }
+
+    fn call(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
+        match peer.request {
+            // Only the first answer counts: the socket in it is ours, so it proves that the
+            // server saw our question, and a second one changes nothing.
+            Request::Induction if self.own.request == Request::Induction => {
+                if peer.socket != self.own.socket {
+                    return Outcome::Wait;
+                }
+                self.own.cookie = peer.cookie;
+                self.own.request = Request::Conclusion;
+                self.next = now;
+                Outcome::Wait
+            }
+            Request::Conclusion if self.own.request == Request::Conclusion => {
+                self.done(options, peer, None)
+            }
+            _ => Outcome::Wait,
+        }
+    }
+
+    fn meet(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
+        if peer.version != VERSION || peer.kind() != Some(options.kind) {
+            return Outcome::Failed(ConnectError::Terms("it speaks another kind of UDT"));
+        }
+        self.peer_id = peer.socket;
+        match peer.request {
+            Request::Rendezvous => {
+                self.own.request = Request::Conclusion;
+                self.next = now;
+                Outcome::Wait
+            }
+            // The peer knows us. One that has heard nothing but our 0 needs our -1 first.
+            Request::Conclusion if self.own.request == Request::Rendezvous => {
+                self.done(options, peer, Some(Request::Conclusion))
+            }
+            Request::Conclusion => self.done(options, peer, Some(Request::Agreement)),
+            Request::Agreement => self.done(options, peer, None),
+            _ => Outcome::Wait,
+        }
+    }
+
+    fn done(&self, options: &Options, peer: &Handshake, tell: Option<Request>) -> Outcome {
+        match Terms::of(options, self.own.isn, peer) {
+            Ok(terms) => Outcome::Done { terms, tell },
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Its handshake with another request, for what is told after the connection stands.
+    pub(super) fn saying(&self, request: Request) -> Handshake {
+        Handshake { request, ..self.own }
+    }
+
+    /// Whether it is a rendezvous.
+    pub(super) fn is_rendezvous(&self) -> bool {
+        self.rendezvous
+    }
+}
+
+/// Whether a server may take this handshake's sender: zero stands in repeated handshakes.
+pub(super) fn matches(kind: Kind, peer: &Handshake) -> bool {
+    peer.version == VERSION && peer.kind() == Some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(rendezvous: bool) -> (Options, Caller, Caller) {
+        let options = Options { rendezvous, ..Options::default() };
+        let caller = |port: u16, isn, id| {
+            let to = SocketAddr::from(([192, 0, 2, 1], port));
+            Caller::new(Time::ZERO, to, &options, SeqNo::new(isn), id)
+        };
+        (options.clone(), caller(2, 100, 7), caller(1, 200, 8))
+    }
+
+    #[test]
+    fn a_rendezvous_is_made_whoever_is_first() {
+        let (options, mut a, mut b) = pair(true);
+        let now = Time::ZERO;
+        // A's first call is lost; B's arrives.
+        assert_eq!(a.poll(now).unwrap().0, 0);
+        let (_, zero) = b.poll(now).unwrap();
+        assert_eq!(a.handle(now, &options, &zero), Outcome::Wait);
+        let (to, one) = a.poll(now).expect("at once");
+        assert_eq!((to, one.request), (8, Request::Conclusion));
+        let Outcome::Done { terms, tell } = b.handle(now, &options, &one) else { panic!() };
+        assert_eq!((terms.isn.get(), terms.peer_isn.get(), terms.peer_id), (200, 100, 7));
+        let Outcome::Done { terms, tell } = a.handle(now, &options, &b.saying(tell.unwrap()))
+        else {
+            panic!("{terms:?}")
+        };
+        assert_eq!((terms.isn.get(), terms.peer_isn.get()), (100, 200));
+        assert_eq!(tell, Some(Request::Agreement));
+    }
+
+    #[test]
+    fn a_client_calls_again_and_gives_up() {
+        let (options, mut client, _) = pair(false);
+        let (to, ask) = client.poll(Time::ZERO).unwrap();
+        assert_eq!((to, ask.request, ask.cookie), (0, Request::Induction, 0));
+        assert!(client.poll(Time::ZERO).is_none());
+        let later = client.poll_timeout();
+        assert_eq!(later, Time::ZERO + limits::HANDSHAKE_RETRY);
+        assert!(client.poll(later).is_some());
+        let end = Time::ZERO + options.connect_timeout;
+        assert!(client.expired(later).is_none());
+        assert_eq!(client.expired(end), Some(ConnectError::Timeout(options.connect_timeout)));
+    }
+
+    #[test]
+    fn an_answer_to_another_socket_or_before_the_question_is_ignored() {
+        let (options, mut client, _) = pair(false);
+        let (_, ask) = client.poll(Time::ZERO).unwrap();
+        let stranger = Handshake { socket: 9, cookie: 5, ..ask };
+        assert_eq!(client.handle(Time::ZERO, &options, &stranger), Outcome::Wait);
+        let early = Handshake { request: Request::Conclusion, ..ask };
+        assert_eq!(client.handle(Time::ZERO, &options, &early), Outcome::Wait);
+        assert!(client.poll(Time::ZERO).is_none(), "nothing changed");
+        let answer = Handshake { cookie: 5, ..ask };
+        client.handle(Time::ZERO, &options, &answer);
+        let (_, call) = client.poll(Time::ZERO).unwrap();
+        assert_eq!((call.request, call.cookie), (Request::Conclusion, 5));
+        let reject = Handshake { request: Request::Reject(1002), ..ask };
+        let failed = Outcome::Failed(ConnectError::Rejected(1002));
+        assert_eq!(client.handle(Time::ZERO, &options, &reject), failed);
+    }
+
+    #[test]
+    fn terms_are_the_smaller_ones_and_not_none() {
+        let (options, mut client, _) = pair(false);
+        let (_, ask) = client.poll(Time::ZERO).unwrap();
+        let terms = Terms::of(&options, ask.isn, &Handshake { mss: 1000, ..ask }).unwrap();
+        assert_eq!(terms.payload, 956);
+        let terms = Terms::of(&options, ask.isn, &Handshake { flow_window: 32, ..ask }).unwrap();
+        assert_eq!((terms.send_window, terms.recv_window), (32, 8192));
+        for bad in [Handshake { mss: 44, ..ask }, Handshake { flow_window: 0, ..ask }] {
+            assert!(Terms::of(&options, ask.isn, &bad).is_err());
+        }
+    }
+}
