@@ -10,6 +10,7 @@ mod netns;
 mod raw;
 mod report;
 mod small;
+mod wan;
 
 use std::path::PathBuf;
 
@@ -37,6 +38,14 @@ pub(crate) struct Plan {
     dir: PathBuf,
     keep_rmem: bool,
     binary: Option<PathBuf>,
+    only: Option<String>,
+}
+
+impl Plan {
+    /// Whether the program of this name is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    }
 }
 
 /// Runs the suites asked for (all by default) and writes the results.
@@ -54,7 +63,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     };
     let lab = lab::Lab::new(&plan.dir, &binary)?;
     let mut report = report::Report::new(machine::describe(&lab.dir)?);
-    let limit = (!plan.keep_rmem).then(machine::DefaultRmem::set).transpose()?;
+    let limit =
+        (!plan.keep_rmem).then(|| machine::SocketLimits::set(machine::DEFAULT)).transpose()?;
     report.note("rmem_max during the run", &machine::rmem_max());
     for suite in &plan.suites {
         eprintln!("\n== {suite} ==");
@@ -62,7 +72,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "raw" => raw::run(&lab, &plan, &mut report)?,
             "file" => file::run(&lab, &plan, &mut report)?,
             "small" => small::run(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: raw, file, small"),
+            "wan" => wan::run(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: raw, file, small, wan"),
         }
     }
     drop(limit);
@@ -79,6 +90,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         dir: sh::target_dir().join("bench"),
         keep_rmem: false,
         binary: None,
+        only: None,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -88,6 +100,7 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
             "--dir" => plan.dir = value()?.into(),
             "--binary" => plan.binary = Some(value()?.into()),
+            "--only" => plan.only = Some(value()?.clone()),
             "--keep-rmem" => plan.keep_rmem = true,
             "--quick" => {
                 plan.runs = 1;
@@ -100,7 +113,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        plan.suites = ["raw", "file", "small"].map(str::to_owned).to_vec();
+        plan.suites = ["raw", "file", "small", "wan"].map(str::to_owned).to_vec();
     }
     if plan.runs == 0 || plan.seconds == 0 {
         bail!("--runs and --seconds want at least 1");

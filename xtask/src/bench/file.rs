@@ -44,7 +44,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
                 .and_then(|seconds| whole(&target, mib, seconds))
         });
         report.add(SUITE, "packtrain perf native (memory)", round, {
-            raw::packtrain(lab, &pair, "native", plan.seconds).map(|bps| bps / 1e9)
+            raw::packtrain(lab, &pair, "native", None, plan.seconds).map(|bps| bps / 1e9)
         });
         report.add(SUITE, "the disk: write and fdatasync", round, {
             let target = lab.fresh("file-target")?.join("plain");

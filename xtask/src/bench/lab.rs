@@ -130,7 +130,7 @@ fn wait(child: &mut Child, patience: Duration) -> Result<bool> {
         if start.elapsed() > patience {
             let _ = child.kill();
             let _ = child.wait();
-            bail!("no end after {} s", patience.as_secs());
+            bail!("cut off: no end after {} s", patience.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -10,7 +10,9 @@ use crate::sh;
 const RMEM: &str = "/proc/sys/net/core/rmem_max";
 const WMEM: &str = "/proc/sys/net/core/wmem_max";
 /// The kernel's own default, which is what a user's machine has.
-const DEFAULT: &str = "212992";
+pub(super) const DEFAULT: u64 = 212_992;
+/// What stock UDT4 asks for, and needs above a gigabit.
+pub(super) const RAISED: u64 = 64 << 20;
 
 /// Name and value of everything that matters to a figure.
 pub(super) fn describe(dir: &Path) -> Result<Vec<(String, String)>> {
@@ -61,31 +63,31 @@ pub(super) fn rmem_max() -> String {
     fs::read_to_string(RMEM).unwrap_or_default().trim().to_owned()
 }
 
-/// The default limits of socket buffers for as long as this lives; then what was found again.
-pub(super) struct DefaultRmem {
+/// Other limits of socket buffers for as long as this lives; then what was found again.
+pub(super) struct SocketLimits {
     found: [String; 2],
 }
 
-impl DefaultRmem {
+impl SocketLimits {
     /// Sets the limits, says so, and says how to set them back should the bench be killed.
-    pub(super) fn set() -> Result<Self> {
+    pub(super) fn set(bytes: u64) -> Result<Self> {
         let read =
             |path: &str| Ok::<_, std::io::Error>(fs::read_to_string(path)?.trim().to_owned());
         let found = [read(RMEM)?, read(WMEM)?];
         eprintln!(
-            "net.core.rmem_max and wmem_max: {DEFAULT} for this run; if it is killed: \
+            "net.core.rmem_max and wmem_max: {bytes} for now; if this is killed: \
              sysctl -w net.core.rmem_max={} net.core.wmem_max={}",
             found[0], found[1]
         );
         for path in [RMEM, WMEM] {
-            fs::write(path, DEFAULT)
+            fs::write(path, bytes.to_string())
                 .with_context(|| format!("setting {path} (root, or --keep-rmem)"))?;
         }
         Ok(Self { found })
     }
 }
 
-impl Drop for DefaultRmem {
+impl Drop for SocketLimits {
     fn drop(&mut self) {
         for (path, value) in [RMEM, WMEM].iter().zip(&self.found) {
             if let Err(error) = fs::write(path, value) {

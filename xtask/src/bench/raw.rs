@@ -8,10 +8,12 @@ use serde_json::Value;
 
 use super::Plan;
 use super::lab::{Background, Lab, last_json, run_for, wait_for_file};
+use super::machine::{RAISED, SocketLimits};
 use super::netns::Pair;
 use super::report::Report;
 
 const SUITE: &str = "raw";
+const RAISED_SUITE: &str = "raw, buffers raised";
 
 /// A program and how to get its goodput in bit/s.
 type Contestant<'a> = (&'a str, Box<dyn Fn() -> Result<f64> + 'a>);
@@ -27,8 +29,23 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let pair = &Pair::new()?;
     let seconds = plan.seconds;
     let mut contestants: Vec<Contestant<'_>> = vec![
-        ("packtrain native (encrypted)", Box::new(|| packtrain(lab, pair, "native", seconds))),
-        ("packtrain tcp (TLS 1.3)", Box::new(|| packtrain(lab, pair, "tcp", seconds))),
+        (
+            "packtrain native (encrypted)",
+            Box::new(|| packtrain(lab, pair, "native", None, seconds)),
+        ),
+        (
+            "packtrain udt, udt:grid (encrypted)",
+            Box::new(|| packtrain(lab, pair, "udt", Some("udt:grid"), seconds)),
+        ),
+        (
+            "packtrain udt4, udt:grid (clear)",
+            Box::new(|| packtrain(lab, pair, "udt4", Some("udt:grid"), seconds)),
+        ),
+        (
+            "packtrain udt4, udt:udt4 (clear)",
+            Box::new(|| packtrain(lab, pair, "udt4", Some("udt:udt4"), seconds)),
+        ),
+        ("packtrain tcp (TLS 1.3)", Box::new(|| packtrain(lab, pair, "tcp", None, seconds))),
         ("iperf3 bbr (clear)", Box::new(|| iperf(pair, "bbr", seconds))),
         ("iperf3 cubic (clear)", Box::new(|| iperf(pair, "cubic", seconds))),
     ];
@@ -43,16 +60,41 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         }
         Err(error) => eprintln!("*** no UDT4: {error:#} ***"),
     }
+    contestants.retain(|(name, _)| plan.wants(name));
     for round in 0..plan.runs {
         for (name, measure) in &contestants {
             report.add(SUITE, name, round, measure().map(|bps| bps / 1e9));
         }
     }
+    if plan.keep_rmem {
+        return Ok(());
+    }
+    // Stock UDT4 sends a datagram a call and drowns in small buffers: those who compare with it
+    // raise the limit, so both are shown.
+    let _limits = SocketLimits::set(RAISED)?;
+    report.suite(
+        RAISED_SUITE,
+        &format!("The same with rmem_max and wmem_max raised to {RAISED} for stock UDT4's sake"),
+        "Gbit/s",
+        true,
+    );
+    contestants.retain(|(name, _)| name.contains("udt") || name.contains("UDT"));
+    for round in 0..plan.runs {
+        for (name, measure) in &contestants {
+            report.add(RAISED_SUITE, name, round, measure().map(|bps| bps / 1e9));
+        }
+    }
     Ok(())
 }
 
-/// One `perf` of the product over `transport`.
-pub(super) fn packtrain(lab: &Lab, pair: &Pair, transport: &str, seconds: u32) -> Result<f64> {
+/// One `perf` of the product over `transport`, with the controller `cc` or its own choice.
+pub(super) fn packtrain(
+    lab: &Lab,
+    pair: &Pair,
+    transport: &str,
+    cc: Option<&str>,
+    seconds: u32,
+) -> Result<f64> {
     let at = format!("{}:7411", Pair::SERVER);
     let ticket = lab.fresh("perf")?.join("ticket");
     let program = lab.packtrain.to_string_lossy();
@@ -63,6 +105,7 @@ pub(super) fn packtrain(lab: &Lab, pair: &Pair, transport: &str, seconds: u32) -
     let mut client = pair.client(&program);
     client.args(["perf", "client", &at, "--ticket", &format!("@{}", ticket.display())]);
     client.args(["--transport", transport, "--seconds", &seconds.to_string(), "--json"]);
+    client.args(cc.iter().flat_map(|cc| ["--cc", cc]));
     let text = run_for(client.envs(lab.environment()), patience(seconds))?;
     number(&last_json(&text)?, "/goodput_bps")
 }
@@ -106,6 +149,6 @@ fn patience(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds) + 40)
 }
 
-fn number(value: &Value, at: &str) -> Result<f64> {
+pub(super) fn number(value: &Value, at: &str) -> Result<f64> {
     value.pointer(at).and_then(Value::as_f64).with_context(|| format!("no {at} in the output"))
 }

@@ -149,11 +149,31 @@ impl Report {
             for row in &suite.rows {
                 let _ = writeln!(text, "{}", line(row, first, suite.more_is_better));
             }
+            for (reason, name, count) in suite.failures() {
+                let _ = writeln!(text, "\nFailed, {name}, {count} of the runs: {reason}");
+            }
             for remark in &suite.remarks {
                 let _ = writeln!(text, "\n{remark}");
             }
         }
         text
+    }
+}
+
+impl Suite {
+    /// Why runs failed, of which program, and how often.
+    fn failures(&self) -> Vec<(&str, &str, usize)> {
+        let mut counted: Vec<(&str, &str, usize)> = Vec::new();
+        for row in &self.rows {
+            for reason in &row.failures {
+                let known = counted.iter_mut().find(|(r, n, _)| r == reason && *n == row.name);
+                match known {
+                    Some((_, _, count)) => *count += 1,
+                    None => counted.push((reason, &row.name, 1)),
+                }
+            }
+        }
+        counted
     }
 }
 

@@ -1,0 +1,178 @@
+//! A long, fast path with random loss: UDT on both wires beside the stock library and the kernel,
+//! memory to memory, through the product's own emulator.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::Plan;
+use super::lab::{Lab, last_json, run_for};
+use super::machine::{RAISED, SocketLimits, rmem_max};
+use super::raw::number;
+use super::report::Report;
+use crate::sh;
+
+/// The path: a gigabit to another continent, with a queue of one bandwidth-delay product.
+const PATH: &[&str] = &["--rate", "1gbit", "--rtt", "100ms", "--queue", "1bdp"];
+const PATH_SHOWN: &str = "1 Gbit/s, 100 ms, drop-tail queue of 1 BDP";
+/// The address of the far host.
+const FAR: &str = "10.77.0.2";
+/// How long each sends.
+const SECONDS: u32 = 12;
+/// Who has not ended by then is cut off.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The chance that a packet is lost, and the names of the suites with the default socket buffers
+/// and with raised ones.
+const LOSSES: &[(&str, &str, &str)] = &[
+    ("0", "wan, loss 0", "wan, loss 0, buffers raised"),
+    ("1e-4", "wan, loss 1e-4", "wan, loss 1e-4, buffers raised"),
+    ("1e-3", "wan, loss 1e-3", "wan, loss 1e-3, buffers raised"),
+    ("1e-2", "wan, loss 1e-2", "wan, loss 1e-2, buffers raised"),
+];
+
+/// A program: its two command lines, and where its figure is. Both ends see `$OUT`.
+struct Contestant {
+    name: &'static str,
+    far: String,
+    near: String,
+    read: fn(&str) -> Result<f64>,
+}
+
+/// Every program once per round and loss.
+pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
+    let mut contestants = contestants(lab)?;
+    contestants.retain(|one| plan.wants(one.name));
+    block(lab, plan, report, &contestants, false)?;
+    if plan.keep_rmem {
+        return Ok(());
+    }
+    let _limits = SocketLimits::set(RAISED)?;
+    contestants.retain(|one| one.name.contains("udt") || one.name.contains("UDT"));
+    block(lab, plan, report, &contestants, true)
+}
+
+fn block(
+    lab: &Lab,
+    plan: &Plan,
+    report: &mut Report,
+    contestants: &[Contestant],
+    raised: bool,
+) -> Result<()> {
+    let key = |loss: &(&'static str, &'static str, &'static str)| match raised {
+        true => loss.2,
+        false => loss.1,
+    };
+    let why = if raised { ", raised for stock UDT4's sake" } else { "" };
+    for loss in LOSSES {
+        let title = format!(
+            "{PATH_SHOWN}, loss {} each way, {SECONDS} s, rmem_max {}{why}",
+            loss.0,
+            rmem_max()
+        );
+        report.suite(key(loss), &title, "Mbit/s", true);
+    }
+    let mut doubtful = 0;
+    for round in 0..plan.runs {
+        for loss in LOSSES {
+            for one in contestants {
+                let value = measure(lab, one, loss.0, round, &mut doubtful);
+                report.add(key(loss), one.name, round, value.map(|bps| bps / 1e6));
+            }
+        }
+    }
+    if doubtful > 0 {
+        let text = format!("The emulator did not keep up in {doubtful} of these runs.");
+        report.remark(key(&LOSSES[0]), text);
+    }
+    Ok(())
+}
+
+fn contestants(lab: &Lab) -> Result<Vec<Contestant>> {
+    let mut all = vec![
+        packtrain(lab, "packtrain udt, udt:grid (encrypted)", "udt", "udt:grid"),
+        packtrain(lab, "packtrain udt4, udt:grid (clear)", "udt4", "udt:grid"),
+        packtrain(lab, "packtrain udt4, udt:udt4 (clear)", "udt4", "udt:udt4"),
+    ];
+    match lab.udt() {
+        Ok(program) => all.push(stock(&program)),
+        Err(error) => eprintln!("*** no UDT4: {error:#} ***"),
+    }
+    all.push(packtrain(lab, "packtrain native (encrypted)", "native", "native"));
+    all.push(kernel("iperf3 cubic (clear)", "cubic"));
+    all.push(kernel("iperf3 bbr (clear)", "bbr"));
+    Ok(all)
+}
+
+/// `perf` of the product.
+fn packtrain(lab: &Lab, name: &'static str, transport: &str, cc: &str) -> Contestant {
+    let program = quoted(&lab.packtrain);
+    let at = format!("{FAR}:7411");
+    Contestant {
+        name,
+        far: format!("{program} perf server --listen {at} --ticket-file \"$OUT.ticket\""),
+        near: format!(
+            "until test -s \"$OUT.ticket\"; do sleep 0.05; done; \
+             {program} perf client {at} --ticket \"@$OUT.ticket\" --transport {transport} \
+             --cc {cc} --seconds {SECONDS} --json > \"$OUT\""
+        ),
+        read: |text| number(&last_json(text)?, "/goodput_bps"),
+    }
+}
+
+/// The stock library. What counts is what its server received, which it says at the end.
+fn stock(program: &Path) -> Contestant {
+    let program = quoted(program);
+    Contestant {
+        name: "stock UDT4 (clear)",
+        far: format!("{program} server 7414 > \"$OUT\""),
+        near: format!(
+            "sleep 0.5; {program} client {FAR} 7414 {SECONDS} && \
+             until test -s \"$OUT\"; do sleep 0.05; done"
+        ),
+        read: |text| number(&last_json(text)?, "/goodput_bps"),
+    }
+}
+
+/// The kernel's TCP. Its default is set too: iperf3 chooses after connecting, and a default of BBR
+/// leaves its pacing behind.
+fn kernel(name: &'static str, controller: &str) -> Contestant {
+    Contestant {
+        name,
+        far: "iperf3 -s -1 -p 7412 > /dev/null".to_owned(),
+        near: format!(
+            "echo {controller} > /proc/sys/net/ipv4/tcp_congestion_control; \
+             iperf3 -c {FAR} -p 7412 -C {controller} -J -t {SECONDS} > \"$OUT\""
+        ),
+        read: |text| number(&serde_json::from_str(text)?, "/end/sum_received/bits_per_second"),
+    }
+}
+
+/// One run; counts it in `doubtful` if the emulator says that it did not keep up.
+fn measure(
+    lab: &Lab,
+    one: &Contestant,
+    loss: &str,
+    round: usize,
+    doubtful: &mut usize,
+) -> Result<f64> {
+    let out = lab.fresh("wan")?.join("out");
+    let seed = (round + 1).to_string();
+    let mut emulate = sh::command(&lab.packtrain.to_string_lossy(), ["emulate"]);
+    emulate.args(PATH).args(["--loss", loss, "--seed", &seed, "--best-effort", "--json"]);
+    emulate.args(["--far", &one.far, "--", "sh", "-c", &one.near]);
+    emulate.env("OUT", &out).envs(lab.environment());
+    let text = run_for(&mut emulate, PATIENCE)?;
+    let emulation = last_json(&text)?;
+    if emulation["command_exit_code"] != 0 {
+        bail!("it failed with exit code {}", emulation["command_exit_code"]);
+    }
+    *doubtful += usize::from(emulation["ok"] == false);
+    (one.read)(&std::fs::read_to_string(&out).context("it left no figure")?)
+}
+
+/// For a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
+}
