@@ -4,10 +4,19 @@
 // The wires that use it land apart from it.
 #![allow(dead_code, unused_imports)]
 
+mod arrival;
+mod losslist;
 mod message;
+mod pace;
+mod pair;
 mod receiver;
 mod sender;
+mod trend;
+mod unitset;
 
 pub(crate) use message::{Ack, Impossible, Message, PacketRate};
-pub(crate) use receiver::{Receiver, ReceiverConfig, Seen};
-pub(crate) use sender::{Leave, Sender, SenderConfig};
+pub(crate) use receiver::{MOST_RANGES, Receiver, ReceiverConfig, Seen};
+pub(crate) use sender::{Leave, Sender, SenderConfig, signals};
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,50 @@
 //! The sending end.
+//!
+//! What is to leave again leaves first, then new units as the flow window and the receiver's room
+//! allow, all at the controller's pace. Every 16th unit's successor leaves at once, and the pace
+//! makes up for it: the rate is the controller's in the mean.
 
-use packtrain_cc::CongestionController;
+mod feedback;
+mod flight;
+mod timers;
+
+use std::collections::VecDeque;
+
 use packtrain_cc::udt::Variant;
+use packtrain_cc::{CongestionController, Sent, Signal, Signals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::message::{Impossible, Message};
+use super::message::{Ack, Impossible, Message, PacketRate};
+use super::pace::Pace;
+use super::pair::PAIR_EVERY;
 use crate::stats::{FlowStats, Limit};
+
+use self::feedback::Delivery;
+use self::flight::Flight;
+use self::timers::Quiet;
+
+/// How often a train is sent to measure the path while the receiver cannot tell its capacity, in
+/// units.
+const PROBE_EVERY: u64 = 128;
+/// The first such train, in packets, and the longest: each is longer than the one before.
+const PROBE: (u32, u32) = (16, 64);
+/// Messages kept for an owner that does not ask for them.
+const MOST_MESSAGES: usize = 1_024;
+
+/// The signals that this feedback provides.
+pub(crate) fn signals(variant: Variant) -> Signals {
+    let mut signals = vec![
+        Signal::Rtt,
+        Signal::DeliveryRate,
+        Signal::ArrivalRate,
+        Signal::Capacity,
+        Signal::Losses,
+    ];
+    if variant != Variant::Udt4 {
+        signals.push(Signal::DelayTrend);
+    }
+    Signals::of(&signals)
+}
 
 /// How a sender is to be.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +86,29 @@ pub(crate) enum Leave {
 pub(crate) struct Sender {
     config: SenderConfig,
     controller: Box<dyn CongestionController>,
+    ceiling: Option<DataRate>,
+    flight: Flight,
+    pace: Pace,
+    /// New units below this leave at once.
+    at_once: u64,
+    /// New units have left without a pause since the sender last had to wait.
+    streak: bool,
+    /// While the capacity is not known: the next unit that begins a probe, and its length.
+    probe: (u64, u32),
+    limit: Limit,
+    app_limited: bool,
+    /// The receiver has room for units below this.
+    room: u64,
+    newest_ack: Option<u32>,
+    rtt: Option<(Duration, Duration)>,
+    min_rtt: Option<Duration>,
+    arrival: Option<PacketRate>,
+    capacity: Option<PacketRate>,
+    delivery: Delivery,
+    largest_acked: Option<u64>,
+    quiet: Quiet,
+    messages: VecDeque<Message>,
+    lost_units: u64,
 }
 
 impl Sender {
@@ -56,15 +118,101 @@ impl Sender {
         controller: Box<dyn CongestionController>,
         now: Time,
     ) -> Self {
-        let _ = now;
-        Self { config, controller }
+        let window = config.window.max(2);
+        let config = SenderConfig { window, train: config.train.max(1), ..config };
+        Self {
+            config,
+            controller,
+            ceiling: None,
+            flight: Flight::new(config.first, window),
+            pace: Pace::default(),
+            at_once: config.first,
+            streak: false,
+            probe: (config.first + PROBE_EVERY, PROBE.0),
+            limit: Limit::Idle,
+            app_limited: false,
+            room: config.first.saturating_add(window),
+            newest_ack: None,
+            rtt: None,
+            min_rtt: None,
+            arrival: None,
+            capacity: None,
+            delivery: Delivery::new(now, config.first),
+            largest_acked: None,
+            quiet: Quiet::new(now),
+            messages: VecDeque::new(),
+            lost_units: 0,
+        }
     }
 
     /// What may leave now, if the owner has `fresh` new units ready. None: wait for
     /// `poll_timeout`, for a message or for more units; `limit` says why.
     pub(crate) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
-        let _ = (now, fresh);
-        None
+        match self.permit(now, fresh) {
+            Ok(leave) => Some(leave),
+            Err(limit) => {
+                self.limit = limit;
+                self.streak = false;
+                if limit != Limit::Pacing {
+                    self.pace.hold();
+                }
+                None
+            }
+        }
+    }
+
+    fn permit(&mut self, now: Time, fresh: u64) -> Result<Leave, Limit> {
+        if self.flight.lost() == 0 && fresh == 0 {
+            return Err(Limit::Idle);
+        }
+        if self.frozen(now) {
+            self.pace.hold();
+            return Err(Limit::Pacing);
+        }
+        let next = self.flight.next();
+        let room = self.room_for_fresh();
+        self.app_limited = fresh == 0 || (room.is_ok() && fresh <= self.quantum());
+        if next < self.at_once && fresh > 0 && room.is_ok_and(|room| room > 0) {
+            let count = (self.at_once - next).min(room.unwrap_or(0)).min(fresh);
+            let count = count.min(u64::from(self.config.train.max(2))) as u32;
+            return Ok(Leave::Fresh { count, joined: self.streak });
+        }
+        let paced = now < self.pace.next();
+        if let Some((first, count)) = self.flight.next_lost(self.quantum()) {
+            let again = Leave::Again { first, count: count as u32 };
+            return if paced { Err(Limit::Pacing) } else { Ok(again) };
+        }
+        let room = room?;
+        if paced {
+            return Err(Limit::Pacing);
+        }
+        let count = self.quantum().min(room).min(fresh) as u32;
+        Ok(Leave::Fresh { count, joined: self.streak })
+    }
+
+    /// How many new units flow window and receiver allow, or which of them forbids any.
+    fn room_for_fresh(&self) -> Result<u64, Limit> {
+        let datagram = self.config.datagram.get().max(1);
+        let window = (self.controller.cwnd().get() / datagram).max(1).min(self.config.window);
+        let next = self.flight.next();
+        let window = (self.flight.acked() + window).saturating_sub(next);
+        let room = self.room.saturating_sub(next);
+        match window.min(room) {
+            0 if window == 0 => Err(Limit::Window),
+            0 => Err(Limit::Credit),
+            count => Ok(count),
+        }
+    }
+
+    /// Units that may leave back to back.
+    fn quantum(&self) -> u64 {
+        let datagram = self.config.datagram.get().max(1);
+        let quantum = self.controller.send_quantum().get() / datagram;
+        quantum.clamp(1, u64::from(self.config.train))
+    }
+
+    fn frozen(&self, now: Time) -> bool {
+        self.controller.frozen_until().is_some_and(|until| now < until)
     }
 
     /// Units left: `again`, or new ones, of so many wire bytes together.
@@ -76,64 +224,114 @@ impl Sender {
         wire: ByteCount,
         again: bool,
     ) {
-        let _ = (now, first, count, wire, again);
+        if count == 0 {
+            return;
+        }
+        let index = if again {
+            self.streak = false;
+            self.flight.again(first, count)
+        } else {
+            debug_assert_eq!(first, self.flight.next(), "new units are numbered in turn");
+            self.streak = true;
+            self.flight.push(now, count)
+        };
+        if !again {
+            self.plan_pairs(first, count);
+        }
+        self.quiet.on_sent(now);
+        self.pace.sent(now, wire, self.pacing_rate());
+        self.controller.on_sent(&Sent {
+            now,
+            first: index,
+            count,
+            bytes: wire,
+            in_flight: self.in_flight(),
+            retransmission: again,
+            app_limited: self.app_limited,
+        });
     }
 
-    /// The receiver said this.
-    pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
-        let _ = (now, message);
-        Ok(())
+    /// What is to follow these new units at once.
+    fn plan_pairs(&mut self, first: u64, count: u32) {
+        let last = first + u64::from(count) - 1;
+        if last.is_multiple_of(PAIR_EVERY) {
+            self.at_once = self.at_once.max(last + 2);
+        }
+        let known = self.capacity.is_some() || self.pacing_rate().is_none();
+        let (at, length) = self.probe;
+        if self.config.train > 1 && !known && last >= at {
+            self.at_once = self.at_once.max(last + u64::from(length));
+            self.probe = (last + PROBE_EVERY, (length * 2).min(PROBE.1));
+        }
     }
 
     /// What to tell the receiver.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
-        let _ = now;
-        None
+        self.handle_timeout(now);
+        self.messages.pop_front()
     }
 
     /// Sent units that are not to be sent again, since the owner cannot or must not; the receiver
     /// is told.
     pub(crate) fn drop_units(&mut self, first: u64, end: u64) {
-        let _ = (first, end);
+        if let Some((first, end)) = self.flight.drop(first, end) {
+            self.say(Message::Drop { first, end });
+        }
     }
 
-    /// Runs the timers that are due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
-        let _ = now;
-    }
-
-    /// When something happens by itself.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        None
+    fn say(&mut self, message: Message) {
+        if self.messages.len() < MOST_MESSAGES {
+            self.messages.push_back(message);
+        }
     }
 
     /// All units below have arrived, or were dropped.
     pub(crate) fn acked(&self) -> u64 {
-        0
+        self.flight.acked()
     }
 
     /// The number that the next new unit gets.
     pub(crate) fn next(&self) -> u64 {
-        0
+        self.flight.next()
     }
 
     /// What keeps it from sending more.
     pub(crate) fn limit(&self) -> Limit {
-        Limit::Idle
+        self.limit
     }
 
     /// The smoothed round trip, once known.
     pub(crate) fn rtt(&self) -> Option<Duration> {
-        None
+        self.rtt.map(|(rtt, _)| rtt)
     }
 
     /// The owner's own limit on the rate.
     pub(crate) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
-        let _ = ceiling;
+        self.ceiling = ceiling;
+    }
+
+    /// The rate in force.
+    pub(crate) fn pacing_rate(&self) -> Option<DataRate> {
+        [self.controller.pacing_rate(), self.ceiling].into_iter().flatten().min()
+    }
+
+    /// Not yet cumulatively acknowledged, each unit counted as a full datagram.
+    fn in_flight(&self) -> ByteCount {
+        ByteCount(self.flight.len() * self.config.datagram.get())
     }
 
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
-        let _ = stats;
+        stats.rtt = self.rtt();
+        stats.min_rtt = self.min_rtt;
+        stats.cwnd = self.controller.cwnd();
+        stats.in_flight = self.in_flight();
+        stats.pacing_rate = self.pacing_rate();
+        stats.delivery_rate = self.delivery.rate();
+        stats.capacity = self.capacity.map(|rate| rate.times(self.config.datagram));
+        stats.lost_packets = self.lost_units;
+        stats.limit = self.limit;
+        let state = self.controller.state();
+        stats.controller = format!("{} {state}", self.controller.name());
     }
 }

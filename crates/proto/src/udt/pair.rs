@@ -1,0 +1,228 @@
+//! NB: the capacity of the path, from what left back to back (section III.C).
+//!
+//! Every 16th unit's successor leaves at once; the gap in which the two arrive is the time that
+//! the narrowest link needs for one packet. Two packets that the host joined arrive at one time
+//! and say nothing. So what is looked at is the time between the *batches* of packets that left
+//! back to back: the packets of the later batch took that long to pass. A run of such batches is
+//! one sample, the longer the truer; a pair of lone packets is the shortest run there is.
+
+use packtrain_units::{Duration, Time};
+
+use super::message::PacketRate;
+
+/// N1: every so many units a pair begins.
+pub(crate) const PAIR_EVERY: u64 = 16;
+/// N2: samples looked at.
+const SAMPLES: usize = 16;
+/// A run of so many packets behind its first batch is a long one.
+const LONG: u64 = 8;
+/// Long runs are believed once there are so many of them.
+const ENOUGH: usize = 4;
+/// A run is cut here, so that a sender that never pauses gives samples.
+const LONGEST: u64 = 128;
+/// So many short runs without a long one make long ones old.
+const STALE: u32 = 1_024;
+
+/// The estimator.
+#[derive(Debug)]
+pub(crate) struct PacketPair {
+    /// The sender sends trains, so runs of any length are to be expected.
+    trains: bool,
+    /// The first number above all that came.
+    above: u64,
+    /// The batch before, if the next may have left right behind it.
+    before: Option<Before>,
+    run: Run,
+    short: Ring,
+    long: Ring,
+    since_long: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    at: Time,
+    lone: bool,
+}
+
+/// Batches that left back to back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// Packets behind the first batch.
+    packets: u64,
+    /// The time they took.
+    span: Duration,
+    /// The host joined some of them.
+    joined: bool,
+}
+
+impl PacketPair {
+    pub(crate) fn new(first: u64, trains: bool) -> Self {
+        Self {
+            trains,
+            above: first,
+            before: None,
+            run: Run::default(),
+            short: Ring::default(),
+            long: Ring::default(),
+            since_long: 0,
+        }
+    }
+
+    /// A batch came, its last packet at `at`; `follows` if its first left right behind the unit
+    /// before it.
+    pub(crate) fn on_batch(
+        &mut self,
+        at: Time,
+        first: u64,
+        last: u64,
+        packets: u32,
+        follows: bool,
+    ) {
+        if last < self.above || last < first {
+            // A repeat, or late: nothing follows it.
+            self.before = None;
+            return self.end_run();
+        }
+        let whole = first == self.above && last - first + 1 == u64::from(packets);
+        self.above = last + 1;
+        let lone = packets == 1;
+        let before = self.before.replace(Before { at, lone }).filter(|_| follows && whole);
+        let Some(before) = before else { return self.end_run() };
+        let span = at.since(before.at);
+        if !self.trains && lone && before.lone && first % PAIR_EVERY == 1 {
+            // The paper's pair: it counts at once.
+            self.end_run();
+            return self.short.push(1, span);
+        }
+        let run = &mut self.run;
+        run.joined |= !lone || !before.lone;
+        run.packets += u64::from(packets);
+        run.span += span;
+        if run.packets >= LONGEST {
+            self.end_run();
+        }
+    }
+
+    /// NB, if it can be told.
+    pub(crate) fn estimate(&self) -> Option<PacketRate> {
+        if self.long.count >= ENOUGH { self.long.median() } else { self.short.median() }
+    }
+
+    fn end_run(&mut self) {
+        let Run { packets, span, joined } = std::mem::take(&mut self.run);
+        if packets >= LONG {
+            self.long.push(packets, span);
+            self.since_long = 0;
+        } else if packets > 0 && !joined {
+            self.short.push(packets, span);
+            self.since_long += 1;
+            if self.since_long > STALE {
+                self.long = Ring::default();
+            }
+        }
+    }
+}
+
+/// The newest runs: packets and nanoseconds.
+#[derive(Debug, Default)]
+struct Ring {
+    ring: [(u64, u64); SAMPLES],
+    count: usize,
+}
+
+impl Ring {
+    /// No time at all is no measurement.
+    fn push(&mut self, packets: u64, span: Duration) {
+        if !span.is_zero() {
+            self.ring[self.count % SAMPLES] = (packets, span.as_nanos());
+            self.count += 1;
+        }
+    }
+
+    /// The rate of the run in the middle; of 16 the ninth by its gap.
+    fn median(&self) -> Option<PacketRate> {
+        let mut known = self.ring;
+        let known = &mut known[..self.count.min(SAMPLES)];
+        known.sort_unstable_by(|a, b| {
+            (u128::from(a.1) * u128::from(b.0)).cmp(&(u128::from(b.1) * u128::from(a.0)))
+        });
+        let (packets, span) = known.get(known.len() / 2)?;
+        PacketRate::of_packets(*packets, Duration::from_nanos(*span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ns(n: u64) -> Time {
+        Time::ZERO + Duration::from_nanos(n)
+    }
+
+    fn rate(pair: &PacketPair) -> Option<f64> {
+        pair.estimate().map(PacketRate::get)
+    }
+
+    #[test]
+    fn the_papers_pairs_of_lone_packets() {
+        let mut pair = PacketPair::new(0, false);
+        let mut at = 0;
+        for unit in 0..400u64 {
+            // Every seventh pair was torn apart by cross traffic.
+            let gap = if unit / 16 % 7 == 3 { 90_000 } else { 12_000 };
+            at += if unit % 16 == 1 { gap } else { 100_000 };
+            pair.on_batch(ns(at), unit, unit, 1, unit % 16 == 1);
+            assert_eq!(rate(&pair).is_some(), unit > 0);
+        }
+        assert_eq!(rate(&pair).map(f64::round), Some(83_333.0));
+    }
+
+    #[test]
+    fn a_pair_in_one_batch_says_nothing() {
+        let mut pair = PacketPair::new(0, false);
+        for batch in 0..100u64 {
+            pair.on_batch(ns(batch * 40_000), batch * 4, batch * 4 + 3, 4, false);
+        }
+        assert_eq!(rate(&pair), None);
+        pair.on_batch(ns(4_000_000), 400, 400, 1, false);
+        pair.on_batch(ns(4_000_000), 401, 401, 1, true);
+        assert_eq!(rate(&pair), None, "no time between two is no gap");
+    }
+
+    #[test]
+    fn lost_and_late_packets_make_no_pair() {
+        let mut pair = PacketPair::new(0, false);
+        pair.on_batch(ns(1_000), 16, 16, 1, false);
+        pair.on_batch(ns(2_000), 5, 5, 1, false);
+        pair.on_batch(ns(3_000), 17, 17, 1, true);
+        pair.on_batch(ns(9_000), 33, 33, 1, true);
+        pair.on_batch(ns(9_500), 17, 17, 1, true);
+        assert_eq!(rate(&pair), None);
+    }
+
+    #[test]
+    fn trains_over_batches_give_the_links_rate() {
+        // 12 us a packet, trains of 20 every 500 us, read every 50 us.
+        for window in [1u64, 50_000, 90_000] {
+            let mut pair = PacketPair::new(0, true);
+            let (mut unit, mut open): (u64, Option<(u64, u64, u64, bool)>) = (0, None);
+            for train in 0..100u64 {
+                for i in 0..20u64 {
+                    let at = train * 500_000 + i * 12_000;
+                    if let Some((since, first, last_at, follows)) = open
+                        && at - since >= window
+                    {
+                        let packets = (unit - first) as u32;
+                        pair.on_batch(ns(last_at), first, unit - 1, packets, follows);
+                        open = None;
+                    }
+                    let (since, first, _, follows) = open.unwrap_or((at, unit, at, i > 0));
+                    open = Some((since, first, at, follows));
+                    unit += 1;
+                }
+            }
+            let got = rate(&pair).unwrap();
+            assert!((got * 12e-6 - 1.0).abs() < 0.02, "{window}: {got}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What the receiver's messages make of the units under way, and what the controller is told.
+
+use packtrain_cc::{Feedback, LossRange, RttSample};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::{Ack, Impossible, Message, Sender};
+
+/// The rate of delivery is measured over a round trip, at least over this.
+const DELIVERY_SPAN: Duration = Duration::from_millis(20);
+
+impl Sender {
+    /// The receiver said this.
+    pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
+        match message {
+            Message::Ack(ack) => self.on_ack(now, ack),
+            Message::Nak { ranges } => self.on_nak(now, ranges),
+            Message::Warning => {
+                self.feed(now, News { delay_rising: true, ..News::default() });
+                Ok(())
+            }
+            // A sender gets none of these.
+            Message::Ack2 { .. } | Message::Drop { .. } => Err(Impossible),
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), Impossible> {
+        if ack.next > self.flight.next() {
+            return Err(Impossible);
+        }
+        let (count, last) = self.flight.ack(ack.next);
+        if count > 0 {
+            self.quiet.on_progress(now);
+        }
+        if let Some(last) = last {
+            self.largest_acked = self.largest_acked.max(Some(last.index));
+        }
+        let mut news =
+            News { acked: count, newest: last.map(|unit| unit.sent_at), ..News::default() };
+        if !ack.light {
+            self.say(Message::Ack2 { number: ack.number });
+            if self.is_newest(ack.number) {
+                self.read(ack, &mut news);
+            }
+        }
+        (news.delivery, news.round_ended) =
+            self.delivery.on_ack(now, &self.flight, self.rtt(), self.config.datagram);
+        if self.config.train > 1 && news.told {
+            // Of trains a receiver that reckons packet by packet often cannot tell the speed.
+            let told = self.arrival.map(|rate| rate.times(self.config.datagram));
+            news.arrival = told.or(self.delivery.rate());
+        }
+        self.feed(now, news);
+        Ok(())
+    }
+
+    fn is_newest(&mut self, number: u32) -> bool {
+        let newest = self.newest_ack.is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0);
+        if newest {
+            self.newest_ack = Some(number);
+        }
+        newest
+    }
+
+    /// What an ACK tells besides what arrived.
+    fn read(&mut self, ack: &Ack, news: &mut News) {
+        self.room = ack.next.saturating_add(ack.room);
+        if !ack.rtt.is_zero() {
+            self.rtt = Some((ack.rtt, ack.rtt_var));
+            let min = self.min_rtt.map_or(ack.rtt, |min| min.min(ack.rtt));
+            self.min_rtt = Some(min);
+            news.rtt =
+                Some(RttSample { latest: ack.rtt, smoothed: ack.rtt, variation: ack.rtt_var, min });
+        }
+        news.told = true;
+        self.arrival = ack.arrival;
+        self.capacity = ack.capacity.or(self.capacity);
+        news.arrival = ack.arrival.map(|rate| rate.times(self.config.datagram));
+        news.capacity = ack.capacity.map(|rate| rate.times(self.config.datagram));
+    }
+
+    fn on_nak(&mut self, now: Time, ranges: &[(u64, u64)]) -> Result<(), Impossible> {
+        if ranges.iter().any(|(first, end)| first >= end || *end > self.flight.next()) {
+            return Err(Impossible);
+        }
+        let mut lost = Vec::with_capacity(ranges.len());
+        let mut dropped = Vec::new();
+        for &(first, end) in ranges {
+            // What an acknowledgement says has arrived is no loss: the two crossed.
+            let first = first.max(self.flight.acked());
+            let Some(unit) = self.flight.unit(first).filter(|_| first < end) else { continue };
+            self.lost_units += self.flight.lose(first, end, |a, b| dropped.push((a, b)));
+            lost.push(LossRange {
+                first: unit.index,
+                count: u32::try_from(end - first).unwrap_or(u32::MAX),
+                bytes: ByteCount((end - first) * self.config.datagram.get()),
+                sent_at: unit.sent_at,
+            });
+        }
+        for (first, end) in dropped {
+            self.say(Message::Drop { first, end });
+        }
+        if !lost.is_empty() {
+            self.quiet.on_progress(now);
+            self.feed(now, News { lost, ..News::default() });
+        }
+        Ok(())
+    }
+
+    /// Tells the controller.
+    pub(super) fn feed(&mut self, now: Time, news: News) {
+        let datagram = self.config.datagram.get();
+        self.controller.on_feedback(&Feedback {
+            now,
+            largest_acked: self.largest_acked,
+            newest_acked_sent_at: news.newest,
+            acked: ByteCount(news.acked * datagram),
+            acked_packets: news.acked,
+            in_flight: self.in_flight(),
+            rtt: news.rtt,
+            queueing_delay: None,
+            delivery_rate: news.delivery,
+            arrival_rate: news.arrival,
+            capacity: news.capacity,
+            lost: &news.lost,
+            spurious: 0,
+            ecn_ce: 0,
+            host_drops: 0,
+            refused: 0,
+            drain_rate: None,
+            app_limited: self.app_limited,
+            round_ended: news.round_ended,
+            timeout: news.timeout,
+            delay_rising: news.delay_rising,
+        });
+    }
+}
+
+/// What one message says.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) acked: u64,
+    pub(super) newest: Option<Time>,
+    pub(super) rtt: Option<RttSample>,
+    /// It was a full ACK, and the newest.
+    pub(super) told: bool,
+    pub(super) arrival: Option<DataRate>,
+    pub(super) capacity: Option<DataRate>,
+    pub(super) delivery: Option<DataRate>,
+    pub(super) round_ended: bool,
+    pub(super) lost: Vec<LossRange>,
+    pub(super) timeout: bool,
+    pub(super) delay_rising: bool,
+}
+
+/// How fast units are acknowledged, and when a round of them ends.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    since: Time,
+    acked: u64,
+    rate: Option<DataRate>,
+    /// A round ends when this unit is acknowledged.
+    round: u64,
+}
+
+impl Delivery {
+    pub(super) fn new(now: Time, first: u64) -> Self {
+        Self { since: now, acked: first, rate: None, round: first }
+    }
+
+    /// The rate of the last span.
+    pub(super) fn rate(&self) -> Option<DataRate> {
+        self.rate
+    }
+
+    /// A rate if a span ended, and whether a round did.
+    fn on_ack(
+        &mut self,
+        now: Time,
+        flight: &super::Flight,
+        rtt: Option<Duration>,
+        datagram: ByteCount,
+    ) -> (Option<DataRate>, bool) {
+        let ended = flight.acked() > self.round;
+        if ended {
+            self.round = flight.next();
+        }
+        let span = now.since(self.since);
+        if span < rtt.unwrap_or(DELIVERY_SPAN).max(DELIVERY_SPAN) {
+            return (None, ended);
+        }
+        let bytes = ByteCount((flight.acked() - self.acked) * datagram.get());
+        (self.since, self.acked) = (now, flight.acked());
+        self.rate = Some(DataRate::from_bytes_over(bytes, span));
+        (self.rate, ended)
+    }
+}

@@ -1,0 +1,139 @@
+//! Units that have left and are not acknowledged, and which of them are to leave again.
+
+use std::collections::VecDeque;
+
+use packtrain_units::Time;
+
+use crate::udt::unitset::UnitSet;
+
+/// What is under way. One record of 16 bytes a unit, found by its number.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// First transmissions of `acked..next`.
+    units: VecDeque<Unit>,
+    acked: u64,
+    /// To be sent again: the sender's loss list.
+    lost: UnitSet,
+    /// Not to be sent again.
+    dropped: UnitSet,
+    /// Send index of the next transmission, of a new unit or of an old one.
+    index: u64,
+}
+
+/// The first transmission of a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) index: u64,
+    pub(super) sent_at: Time,
+}
+
+impl Flight {
+    pub(super) fn new(first: u64, window: u64) -> Self {
+        Self {
+            units: VecDeque::new(),
+            acked: first,
+            lost: UnitSet::new(window),
+            dropped: UnitSet::new(window),
+            index: 0,
+        }
+    }
+
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.acked + self.units.len() as u64
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.units.len() as u64
+    }
+
+    /// How many units are to be sent again.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.len()
+    }
+
+    /// The first transmission of a unit under way.
+    pub(super) fn unit(&self, unit: u64) -> Option<Unit> {
+        let at = unit.checked_sub(self.acked)?;
+        self.units.get(usize::try_from(at).ok()?).copied()
+    }
+
+    /// So many new units left; gives the send index of the first.
+    pub(super) fn push(&mut self, now: Time, count: u32) -> u64 {
+        let first = self.index;
+        for i in 0..u64::from(count) {
+            self.units.push_back(Unit { index: first + i, sent_at: now });
+        }
+        self.index += u64::from(count);
+        let (acked, next) = (self.acked, self.next());
+        for set in [&mut self.lost, &mut self.dropped] {
+            if !set.is_empty() {
+                set.cover(acked, next);
+            }
+        }
+        first
+    }
+
+    /// Units left again; gives the send index of the first.
+    pub(super) fn again(&mut self, first: u64, count: u32) -> u64 {
+        let (from, to) = self.clip(first, first.saturating_add(u64::from(count)));
+        self.lost.remove(from, to);
+        let index = self.index;
+        self.index += u64::from(count);
+        index
+    }
+
+    /// All below `to` have arrived; gives how many are new in that, and the last of them.
+    pub(super) fn ack(&mut self, to: u64) -> (u64, Option<Unit>) {
+        let count = to.min(self.next()).saturating_sub(self.acked);
+        if count == 0 {
+            return (0, None);
+        }
+        let to = self.acked + count;
+        self.lost.remove(self.acked, to);
+        self.dropped.remove(self.acked, to);
+        let last = self.units.drain(..count as usize).next_back();
+        self.acked = to;
+        (count, last)
+    }
+
+    /// The first run of units to be sent again, of at most `most`.
+    pub(super) fn next_lost(&self, most: u64) -> Option<(u64, u64)> {
+        let first = self.lost.first_in(self.acked, self.next())?;
+        Some((first, self.lost.run_end(first, self.next().min(first + most)) - first))
+    }
+
+    /// These are to be sent again, but for dropped ones, which `told` is given.
+    pub(super) fn lose(&mut self, first: u64, end: u64, mut told: impl FnMut(u64, u64)) -> u64 {
+        let (first, end) = self.clip(first, end);
+        self.lost.cover(self.acked, self.next());
+        let mut added = self.lost.insert(first, end);
+        let mut at = first;
+        while let Some(from) = self.dropped.first_in(at, end) {
+            at = self.dropped.run_end(from, end);
+            added = added.saturating_sub(self.lost.remove(from, at));
+            told(from, at);
+        }
+        added
+    }
+
+    /// These are not to be sent again.
+    pub(super) fn drop(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
+        let (first, end) = self.clip(first, end);
+        if first >= end {
+            return None;
+        }
+        self.lost.remove(first, end);
+        self.dropped.cover(self.acked, self.next());
+        self.dropped.insert(first, end);
+        Some((first, end))
+    }
+
+    fn clip(&self, first: u64, end: u64) -> (u64, u64) {
+        let first = first.max(self.acked);
+        (first, end.min(self.next()).max(first))
+    }
+}

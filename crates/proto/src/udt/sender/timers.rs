@@ -1,0 +1,112 @@
+//! The sender's timers: the pace and the freeze (they end by themselves), the controller's own,
+//! and that of silence.
+//!
+//! Silence is when nothing left and nothing was learnt for a while although units are open. Twice
+//! it makes the last unit leave again, which shows the receiver a lost tail, or shows us an
+//! acknowledgement that was lost. After that it is EXP: everything open is taken for lost. Each
+//! time it waits twice as long as before.
+
+use packtrain_cc::LossRange;
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::feedback::News;
+use super::{Message, Sender};
+use crate::stats::Limit;
+
+/// SYN: how long the receiver may wait with an acknowledgement (section III.A).
+const SYN: Duration = Duration::from_millis(10);
+/// Silence before the round trip is known.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// So many times the last unit is repeated before everything is taken for lost.
+const TAIL_PROBES: u32 = 2;
+/// Silence doubles so often at most.
+const MOST_DOUBLINGS: u32 = 6;
+/// And lasts no longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Since when nothing happened.
+#[derive(Debug)]
+pub(super) struct Quiet {
+    since: Time,
+    fired: u32,
+}
+
+impl Quiet {
+    pub(super) fn new(now: Time) -> Self {
+        Self { since: now, fired: 0 }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    pub(super) fn on_progress(&mut self, now: Time) {
+        self.since = now;
+        self.fired = 0;
+    }
+}
+
+impl Sender {
+    /// Runs the timers that are due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.controller.poll_timeout().is_some_and(|at| at <= now) {
+            self.controller.on_timeout(now);
+        }
+        if self.silence().is_some_and(|at| at <= now) {
+            self.on_silence(now);
+        }
+    }
+
+    /// When something happens by itself.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let pace = (self.limit == Limit::Pacing).then(|| {
+            let pace = self.pace.next();
+            self.controller.frozen_until().map_or(pace, |until| until.max(pace))
+        });
+        let times = [pace, self.controller.poll_timeout(), self.silence()];
+        times.into_iter().flatten().min()
+    }
+
+    fn silence(&self) -> Option<Time> {
+        // While units wait to leave again it is not the network that is silent.
+        if self.flight.len() == 0 || self.flight.lost() > 0 {
+            return None;
+        }
+        Some(self.quiet.since + self.patience())
+    }
+
+    /// How long a unit and what is said about it may take, doubled as often as that was not
+    /// enough.
+    fn patience(&self) -> Duration {
+        let once = self.rtt.map_or(UNKNOWN, |(rtt, var)| rtt + var * 4 + SYN * 2);
+        (once * (1 << self.quiet.fired.min(MOST_DOUBLINGS))).min(LONGEST.max(once))
+    }
+
+    fn on_silence(&mut self, now: Time) {
+        let (first, end) = (self.flight.acked(), self.flight.next());
+        self.quiet.since = now;
+        self.quiet.fired = self.quiet.fired.saturating_add(1);
+        if self.quiet.fired <= TAIL_PROBES {
+            self.lose(end - 1, end);
+            return;
+        }
+        self.lose(first, end);
+        let Some(unit) = self.flight.unit(first) else { return };
+        let lost = LossRange {
+            first: unit.index,
+            count: u32::try_from(end - first).unwrap_or(u32::MAX),
+            bytes: ByteCount((end - first) * self.config.datagram.get()),
+            sent_at: unit.sent_at,
+        };
+        self.feed(now, News { lost: vec![lost], timeout: true, ..News::default() });
+    }
+
+    /// These leave again; of the dropped ones the receiver is told again.
+    fn lose(&mut self, first: u64, end: u64) {
+        let mut dropped = Vec::new();
+        self.flight.lose(first, end, |a, b| dropped.push((a, b)));
+        for (first, end) in dropped {
+            self.say(Message::Drop { first, end });
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The pair, and what lies between.
+
+use std::collections::BTreeMap;
+
+use packtrain_cc::udt::Variant;
+use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
+
+use super::{DATAGRAM, Puppet};
+use crate::udt::{Leave, Message, Receiver, ReceiverConfig, Seen, Sender, SenderConfig};
+
+/// What the network does to what crosses it, in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) delay: Duration,
+    /// Each packet takes up to so much longer.
+    pub(super) jitter: Duration,
+    pub(super) data_loss: u64,
+    pub(super) message_loss: u64,
+    pub(super) repeats: u64,
+    /// From here on everything is lost for so long, once.
+    pub(super) outage: Option<(Duration, Duration)>,
+}
+
+impl Path {
+    pub(super) fn clean(delay: Duration) -> Self {
+        let none = Duration::ZERO;
+        Self { delay, jitter: none, data_loss: 0, message_loss: 0, repeats: 0, outage: None }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Thing {
+    Unit { unit: u64, joined: bool },
+    Forth(Message),
+    Back(Message),
+}
+
+/// Sender, receiver, network, and an owner that has `total` units to send.
+pub(super) struct Pair {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) now: Time,
+    pub(super) puppet: Puppet,
+    pub(super) total: u64,
+    pub(super) first: u64,
+    /// How often each unit left.
+    pub(super) left: BTreeMap<u64, u32>,
+    /// When new units left, and which.
+    pub(super) fresh: Vec<(Time, u64)>,
+    /// What the receiver said, and when.
+    pub(super) said: Vec<(Time, Message)>,
+    pub(super) keep: bool,
+    /// Decides what is lost besides what the path loses.
+    pub(super) lose: Box<dyn FnMut(Time, Event<'_>) -> bool>,
+    /// The sender was told what is not so.
+    pub(super) lied_to: bool,
+    placed: Vec<bool>,
+    path: Path,
+    rng: Rng,
+    air: BTreeMap<(Time, u64), Thing>,
+    serial: u64,
+    window: u64,
+}
+
+/// Something that is about to cross.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event<'a> {
+    Unit(u64),
+    Message(&'a Message),
+}
+
+impl Pair {
+    pub(super) fn new(
+        variant: Variant,
+        puppet: Puppet,
+        (first, total, window): (u64, u64, u64),
+        train: u32,
+        path: Path,
+        seed: u64,
+    ) -> Self {
+        let now = Time::ZERO + Duration::from_secs(1);
+        let sender = SenderConfig { variant, first, datagram: DATAGRAM, train, window };
+        let receiver = ReceiverConfig { variant, first, window, train };
+        Self {
+            sender: Sender::new(sender, Box::new(puppet.clone()), now),
+            receiver: Receiver::new(receiver, now),
+            now,
+            puppet,
+            total,
+            first,
+            left: BTreeMap::new(),
+            fresh: Vec::new(),
+            said: Vec::new(),
+            keep: false,
+            lose: Box::new(|_, _| false),
+            lied_to: false,
+            placed: vec![false; total as usize],
+            path,
+            rng: Rng::new(seed),
+            air: BTreeMap::new(),
+            serial: 0,
+            window,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.sender.acked() == self.first + self.total
+    }
+
+    /// Runs until all is acknowledged or the time is over.
+    pub(super) fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        self.transmit();
+        while !self.is_done() && self.now < end && self.next_event().is_some() {
+            self.step();
+        }
+    }
+
+    /// Runs until nothing happens by itself any more, or the time is over.
+    pub(super) fn settle(&mut self, limit: Duration) -> bool {
+        let end = self.now + limit;
+        while self.now < end {
+            if self.next_event().is_none() {
+                return true;
+            }
+            self.step();
+        }
+        false
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let air = self.air.first_key_value().map(|((at, _), _)| *at);
+        [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// On to the next event.
+    pub(super) fn step(&mut self) {
+        self.transmit();
+        let Some(next) = self.next_event() else { return };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.air.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let thing = entry.remove();
+            self.arrive(thing);
+        }
+        self.sender.handle_timeout(self.now);
+        self.receiver.handle_timeout(self.now);
+        self.transmit();
+        self.check();
+    }
+
+    fn arrive(&mut self, thing: Thing) {
+        match thing {
+            Thing::Unit { unit, joined } => {
+                match self.receiver.check(unit) {
+                    Seen::New => {
+                        let at = (unit - self.first) as usize;
+                        assert!(!self.placed[at], "unit {unit} came twice");
+                        self.placed[at] = true;
+                        self.receiver.take(self.now, unit, 1);
+                    }
+                    Seen::Again => {}
+                    Seen::Outside => panic!("unit {unit} outside of the window"),
+                }
+                self.receiver.on_batch(self.now, unit, unit, 1, joined);
+            }
+            Thing::Forth(message) => self.receiver.on_message(self.now, &message).unwrap(),
+            Thing::Back(message) => self.sender.on_message(self.now, &message).unwrap(),
+        }
+    }
+
+    fn transmit(&mut self) {
+        while let Some(message) = self.receiver.poll_message(self.now) {
+            if self.keep {
+                self.said.push((self.now, message.clone()));
+            }
+            self.cross(Thing::Back(message));
+        }
+        while let Some(message) = self.sender.poll_message(self.now) {
+            self.cross(Thing::Forth(message));
+        }
+        loop {
+            let ready = self.first + self.total - self.sender.next();
+            let Some(leave) = self.sender.poll(self.now, ready) else { break };
+            let (first, count, again, joined) = match leave {
+                Leave::Again { first, count } => (first, count, true, false),
+                Leave::Fresh { count, joined } => (self.sender.next(), count, false, joined),
+            };
+            assert!(count > 0);
+            let wire = ByteCount(u64::from(count) * DATAGRAM.get());
+            self.sender.on_sent(self.now, first, count, wire, again);
+            for unit in first..first + u64::from(count) {
+                *self.left.entry(unit).or_default() += 1;
+                if !again && self.keep {
+                    self.fresh.push((self.now, unit));
+                }
+                self.cross(Thing::Unit { unit, joined: joined || unit > first });
+            }
+        }
+    }
+
+    fn cross(&mut self, thing: Thing) {
+        let event = match &thing {
+            Thing::Unit { unit, .. } => Event::Unit(*unit),
+            Thing::Forth(message) | Thing::Back(message) => Event::Message(message),
+        };
+        let out = self.path.outage.is_some_and(|(from, span)| {
+            let at = self.now.since(Time::ZERO + Duration::from_secs(1));
+            at >= from && at < from + span
+        });
+        let loss = match event {
+            Event::Unit(_) => self.path.data_loss,
+            Event::Message(_) => self.path.message_loss,
+        };
+        if (self.lose)(self.now, event) || out || self.rng.below(1_000) < loss {
+            return;
+        }
+        let copies = 1 + u64::from(self.rng.below(1_000) < self.path.repeats);
+        for _ in 0..copies {
+            let late = Duration::from_nanos(self.rng.below(self.path.jitter.as_nanos() + 1));
+            self.serial += 1;
+            let at = self.now + self.path.delay + late;
+            self.air.insert((at, self.serial), thing.clone());
+        }
+    }
+
+    /// Makes the path longer by so much.
+    pub(super) fn slow(&mut self, late: Duration) {
+        self.path.delay = MS_5 + late;
+    }
+
+    fn check(&self) {
+        let open = self.sender.next() - self.sender.acked();
+        assert!(open <= self.window, "{open} units open");
+        assert!(self.receiver.missing() < self.window);
+        assert!(self.lied_to || self.receiver.next() >= self.sender.acked());
+    }
+
+    pub(super) fn all_placed(&self) -> bool {
+        self.placed.iter().all(|placed| *placed)
+    }
+
+    pub(super) fn repeats(&self) -> u64 {
+        self.left.values().map(|n| u64::from(*n) - 1).sum()
+    }
+}
+
+/// A hundred megabits a second.
+pub(super) const RATE: DataRate = DataRate::from_mbps(100);
+
+const MS_5: Duration = Duration::from_millis(5);

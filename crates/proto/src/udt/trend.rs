@@ -1,0 +1,97 @@
+//! Whether a delay grows: Pathload's tests (section III.C, [7] there).
+
+use packtrain_units::Duration;
+
+/// N3: samples looked at.
+const SAMPLES: usize = 16;
+
+/// The newest delays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trend {
+    ring: [u64; SAMPLES],
+    count: usize,
+}
+
+impl Trend {
+    /// Takes a sample; says whether the last 16 rise.
+    pub(crate) fn sample(&mut self, delay: Duration) -> bool {
+        self.ring[self.count % SAMPLES] = delay.as_nanos();
+        self.count += 1;
+        self.rises()
+    }
+
+    /// Forgets what it saw.
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Pairwise comparison test, PCT = #(r_i > r_(i-1)) / 15, and pairwise difference test,
+    /// PDT = (r_last - r_first) / sum |r_i - r_(i-1)|. Rising iff one clears its threshold and
+    /// the other at least comes near: PCT > 0.66 and PDT > 0.45, or PCT > 0.54 and PDT > 0.55.
+    fn rises(&self) -> bool {
+        if self.count < SAMPLES {
+            return false;
+        }
+        let newest = |i: usize| self.ring[(self.count + i) % SAMPLES];
+        let (mut ups, mut sum) = (0u32, 0u64);
+        for i in 1..SAMPLES {
+            ups += u32::from(newest(i) > newest(i - 1));
+            sum = sum.saturating_add(newest(i).abs_diff(newest(i - 1)));
+        }
+        if sum == 0 {
+            return false;
+        }
+        let pct = f64::from(ups) / (SAMPLES - 1) as f64;
+        let pdt = (newest(SAMPLES - 1) as f64 - newest(0) as f64) / sum as f64;
+        (pct > 0.66 && pdt > 0.45) || (pct > 0.54 && pdt > 0.55)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::Rng;
+
+    use super::*;
+
+    fn feed(trend: &mut Trend, us: impl IntoIterator<Item = u64>) -> bool {
+        us.into_iter().fold(false, |_, us| trend.sample(Duration::from_micros(us)))
+    }
+
+    #[test]
+    fn a_growing_delay_rises_and_a_still_or_falling_one_does_not() {
+        assert!(!feed(&mut Trend::default(), (0..15).map(|i| 100 + i)), "too few");
+        assert!(feed(&mut Trend::default(), (0..16).map(|i| 100 + i)));
+        assert!(!feed(&mut Trend::default(), [100; 32]));
+        assert!(!feed(&mut Trend::default(), (0..16).map(|i| 200 - i)));
+    }
+
+    #[test]
+    fn the_thresholds_are_the_checklists() {
+        // Nine of 15 steps up by 20, six down by 5: PCT 0.6, PDT 150 / 210 = 0.71.
+        let steps = [20i64, 20, -5, 20, -5, 20, -5, 20, -5, 20, -5, 20, -5, 20, 20];
+        let mut at = 1_000i64;
+        let mut values = vec![at as u64];
+        values.extend(steps.map(|step| {
+            at += step;
+            at as u64
+        }));
+        assert!(feed(&mut Trend::default(), values.iter().copied()));
+        // The same with steps down by 20: PDT 60 / 300 = 0.2.
+        let mut at = 1_000i64;
+        let mut values = vec![at as u64];
+        values.extend(steps.map(|step| {
+            at += if step < 0 { -20 } else { step };
+            at as u64
+        }));
+        assert!(!feed(&mut Trend::default(), values));
+    }
+
+    #[test]
+    fn noise_seldom_rises() {
+        let (mut trend, mut rng, mut rises) = (Trend::default(), Rng::new(7), 0);
+        for _ in 0..100_000 {
+            rises += u32::from(trend.sample(Duration::from_nanos(rng.below(1_000))));
+        }
+        assert!(rises < 500, "{rises} of 100000");
+    }
+}
