@@ -6,7 +6,7 @@ use crate::sh;
 
 /// Something a suite needs and what cannot run without it.
 pub(crate) struct Need {
-    /// A program that must be there.
+    /// A program that must be there, or a file by its whole path.
     pub(crate) program: &'static str,
     /// The Debian package that has it.
     pub(crate) package: &'static str,

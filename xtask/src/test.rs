@@ -10,6 +10,13 @@ const NEEDS: &[Need] = &[
     Need { program: "sshd", package: "openssh-server", for_what: "end-to-end tests over ssh" },
     Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
+    Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },
+    // A library has no program to look for.
+    Need {
+        program: "/usr/include/udt/udt.h",
+        package: "libudt-dev",
+        for_what: "tests with the stock UDT library",
+    },
 ];
 
 /// Installs, builds, tests; ends with a list of what was not run and why.

@@ -27,7 +27,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Cp(args) => Ok(cp::copy(&args, &matches, line)),
         Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
         Command::Serve(args) => serve::run(&args),
-        Command::Perf(args) => perf::run(args),
+        Command::Perf(args) => perf::run(args, &matches),
         Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),

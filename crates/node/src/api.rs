@@ -10,6 +10,7 @@
 //! cp::run(CpRequest, &dyn Reporter) -> Result<Outcome, NodeError>
 //! serve::run(ServeRequest, &dyn ServeReporter) -> Result<(), NodeError>
 //! serve::stdio(StopHandle) -> Result<(), NodeError>              what ssh starts at the far end
+//! udt4::serve(Udt4ServeRequest, &dyn ServeReporter) -> Result<(), NodeError>   in clear, reading only
 //! perf::server(PerfServerRequest, &dyn PerfReporter) -> Result<(), NodeError>
 //! perf::client(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, NodeError>
 //! keys::show() -> Result<KeyInfo, NodeError>                      makes the key at first use
@@ -33,7 +34,7 @@ pub use perf::{
     CpuUse, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter, PerfServerRequest,
 };
 pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
-pub use serve::{KeyInfo, ServeReporter, ServeRequest};
+pub use serve::{KeyInfo, ServeReporter, ServeRequest, Udt4ServeRequest};
 pub use stop::StopHandle;
 
 pub use crate::location::{Location, LocationError};

@@ -60,6 +60,12 @@ fn sleep(pause: Duration, request: &CpRequest) {
 }
 
 fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    if request.sources.iter().chain([&request.dest]).any(|l| matches!(l, Location::Udt4 { .. })) {
+        return crate::udt4::fetch(request, reporter);
+    }
+    if request.transport == TransportChoice::Udt4 {
+        return Err(usage("udt4 is a place in cp: write udt4://host:port/name"));
+    }
     let begun = clock::now();
     let here = |l: &Location| matches!(l, Location::Local(_) | Location::Stdio);
     let local_source = request.sources.iter().all(here);
@@ -142,6 +148,8 @@ fn ask(request: &CpRequest) -> Ask {
             TransportChoice::Native => 1,
             TransportChoice::Tcp => 2,
             TransportChoice::Pipe => 3,
+            // A place, not a way between two ends of ours; refused before.
+            TransportChoice::Udt4 => 3,
         },
         cc: request.cc.clone(),
         streams: request.streams.unwrap_or(1),
@@ -163,9 +171,10 @@ fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
             return Err(usage("standard input can only be the one source"));
         }
         let path = match &request.dest {
-            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {
-                path
-            }
+            Location::Local(path)
+            | Location::Ssh { path, .. }
+            | Location::Server { path, .. }
+            | Location::Udt4 { path, .. } => path,
             Location::Stdio => return Err(usage("standard input to standard output: use cat")),
         };
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
@@ -181,10 +190,8 @@ fn paths(locations: &[Location]) -> Vec<Vec<u8>> {
     locations
         .iter()
         .map(|location| match location {
-            Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {
-                path.clone()
-            }
             Location::Stdio => Vec::new(),
+            place => place.path().to_vec(),
         })
         .collect()
 }

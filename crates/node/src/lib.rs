@@ -16,6 +16,7 @@ pub mod perf;
 pub mod pubkey;
 pub mod serve;
 pub mod tickets;
+pub mod udt4;
 
 mod assembly;
 mod control;

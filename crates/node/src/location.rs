@@ -1,4 +1,4 @@
-//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `-`.
+//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `udt4://host:port/name`, `-`.
 //!
 //! As in scp and rsync, a colon before any slash makes a name remote, so `./a:b` is the local
 //! file `a:b`. Addresses of IPv6 stand in brackets: `[::1]:path`. A path is bytes and is taken
@@ -11,8 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 /// The port of a server when its address names none.
 pub const DEFAULT_PORT: u16 = 7876;
 
+/// The port of the stock UDT library's file server when the address names none.
+pub const DEFAULT_UDT4_PORT: u16 = 9000;
+
 /// Schemes that later versions will speak.
-const LATER: &[&str] = &["udt4", "http", "https", "s3"];
+const LATER: &[&str] = &["http", "https", "s3"];
 
 /// One source or destination.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -35,6 +38,15 @@ pub enum Location {
         /// Its port.
         port: u16,
         /// The path, without the slash that separates it from the port; may be empty.
+        path: Vec<u8>,
+    },
+    /// A file of a server that speaks the stock UDT library's file transfer, in clear.
+    Udt4 {
+        /// The host, without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The file's name as that server takes it; never empty.
         path: Vec<u8>,
     },
     /// Standard input as a source, standard output as a destination.
@@ -68,6 +80,9 @@ pub enum LocationError {
     /// `pt://user@host`.
     #[error("`{0}` has a user name, but a server knows users by their keys: leave it out")]
     ServerUser(String),
+    /// `udt4://host:port/` without a name.
+    #[error("`{0}` names no file: write udt4://host:port/name")]
+    NoName(String),
     /// A path that cannot be one.
     #[error("a path cannot hold a zero byte: check how it was put together")]
     ZeroByte,
@@ -88,7 +103,17 @@ impl Location {
         }
         if let Some((scheme, rest)) = split_scheme(bytes) {
             return match scheme {
-                "pt" => server(rest),
+                "pt" => {
+                    let (host, port, path) = authority_and_path(rest)?;
+                    Ok(Self::Server { host, port: port.unwrap_or(DEFAULT_PORT), path })
+                }
+                "udt4" => {
+                    let (host, port, path) = authority_and_path(rest)?;
+                    if path.is_empty() {
+                        return Err(LocationError::NoName(lossy(bytes)));
+                    }
+                    Ok(Self::Udt4 { host, port: port.unwrap_or(DEFAULT_UDT4_PORT), path })
+                }
                 later if LATER.contains(&later) => Err(LocationError::LaterScheme(later.into())),
                 other => Err(LocationError::UnknownScheme(other.into())),
             };
@@ -98,7 +123,7 @@ impl Location {
 
     /// Whether it is on another machine.
     pub const fn is_remote(&self) -> bool {
-        matches!(self, Self::Ssh { .. } | Self::Server { .. })
+        matches!(self, Self::Ssh { .. } | Self::Server { .. } | Self::Udt4 { .. })
     }
 
     /// Whether both are reached through the same end: both here, or the same host and login.
@@ -107,7 +132,8 @@ impl Location {
             (Self::Ssh { user: a, host: b, .. }, Self::Ssh { user: c, host: d, .. }) => {
                 a == c && b == d
             }
-            (Self::Server { host: a, port: b, .. }, Self::Server { host: c, port: d, .. }) => {
+            (Self::Server { host: a, port: b, .. }, Self::Server { host: c, port: d, .. })
+            | (Self::Udt4 { host: a, port: b, .. }, Self::Udt4 { host: c, port: d, .. }) => {
                 a == c && b == d
             }
             (one, two) => !one.is_remote() && !two.is_remote(),
@@ -117,7 +143,10 @@ impl Location {
     /// The path as the end that has it spells it; `-` for standard input and output.
     pub fn path(&self) -> &[u8] {
         match self {
-            Self::Local(path) | Self::Ssh { path, .. } | Self::Server { path, .. } => path,
+            Self::Local(path)
+            | Self::Ssh { path, .. }
+            | Self::Server { path, .. }
+            | Self::Udt4 { path, .. } => path,
             Self::Stdio => b"-",
         }
     }
@@ -134,7 +163,8 @@ fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
     good.then(|| (scheme, &bytes[at + 3..]))
 }
 
-fn server(rest: &[u8]) -> Result<Location, LocationError> {
+/// Reads `HOST[:PORT][/PATH]`.
+fn authority_and_path(rest: &[u8]) -> Result<(String, Option<u16>, Vec<u8>), LocationError> {
     let slash = rest.iter().position(|&c| c == b'/').unwrap_or(rest.len());
     let authority = lossy(&rest[..slash]);
     let path = rest.get(slash + 1..).unwrap_or_default().to_vec();
@@ -142,7 +172,7 @@ fn server(rest: &[u8]) -> Result<Location, LocationError> {
         return Err(LocationError::ServerUser(authority));
     }
     let (host, port) = host_and_port(&authority)?;
-    Ok(Location::Server { host, port: port.unwrap_or(DEFAULT_PORT), path })
+    Ok((host, port, path))
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
@@ -249,6 +279,7 @@ impl fmt::Display for Location {
             }
             Self::Ssh { user: None, host, .. } => write!(f, "{}:{path}", bracketed(host)),
             Self::Server { host, port, .. } => write!(f, "pt://{}:{port}/{path}", bracketed(host)),
+            Self::Udt4 { host, port, .. } => write!(f, "udt4://{}:{port}/{path}", bracketed(host)),
             // A local path that would be read as something else is shown as it must be written.
             Self::Local(bytes) => match Self::parse(OsStr::from_bytes(bytes)) {
                 Ok(Self::Local(_)) => f.write_str(&path),

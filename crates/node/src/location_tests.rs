@@ -14,6 +14,10 @@ fn server(host: &str, port: u16, path: &str) -> Location {
     Location::Server { host: host.to_owned(), port, path: path.into() }
 }
 
+fn udt4(host: &str, port: u16, path: &str) -> Location {
+    Location::Udt4 { host: host.to_owned(), port, path: path.into() }
+}
+
 #[test]
 fn names_are_read_as_scp_and_rsync_read_them() {
     let local = |path: &str| Location::Local(path.into());
@@ -36,6 +40,8 @@ fn names_are_read_as_scp_and_rsync_read_them() {
         ("pt://host:99/x/y/", server("host", 99, "x/y/")),
         ("pt://host:99", server("host", 99, "")),
         ("pt://[2001:db8::1]:99/a b%20", server("2001:db8::1", 99, "a b%20")),
+        ("udt4://host/x", udt4("host", DEFAULT_UDT4_PORT, "x")),
+        ("udt4://[::1]:99//data/x y", udt4("::1", 99, "/data/x y")),
         ("a/b://c", local("a/b://c")),
     ] {
         assert_eq!(parse(text), Ok(want), "{text}");
@@ -48,7 +54,9 @@ fn what_is_not_a_place_is_refused_with_a_reason() {
     for (text, want) in [
         ("", E::Empty),
         ("https://x/y", E::LaterScheme("https".into())),
-        ("udt4://x:9/y", E::LaterScheme("udt4".into())),
+        ("udt4://x:9", E::NoName("udt4://x:9".into())),
+        ("udt4://x:9/", E::NoName("udt4://x:9/".into())),
+        ("udt4://me@x/y", E::ServerUser("me@x".into())),
         ("s3://bucket/key", E::LaterScheme("s3".into())),
         ("gopher://x", E::UnknownScheme("gopher".into())),
         ("host::mod/x", E::RsyncDaemon("host::mod/x".into())),

@@ -24,6 +24,7 @@ use crate::session::Stop;
 use crate::tickets::TicketBook;
 use crate::transports::{Hints, Moved, Plan};
 use crate::tunnel;
+use crate::udt4;
 use flows::{Receiving, Sending};
 
 /// How often the receiver tells what it has.
@@ -60,7 +61,7 @@ fn hear(incoming: Incoming) -> Result<Option<Word>, Failure> {
     }
 }
 
-fn cpu() -> CpuUse {
+pub(crate) fn cpu() -> CpuUse {
     let ticks = |text: &str, n: usize| -> u64 {
         let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         rest.split_whitespace().nth(n).and_then(|w| w.parse().ok()).unwrap_or(0)
@@ -71,7 +72,7 @@ fn cpu() -> CpuUse {
     CpuUse { user: span(ticks(&text, 11)), system: span(ticks(&text, 12)) }
 }
 
-fn since(begin: CpuUse) -> CpuUse {
+pub(crate) fn since(begin: CpuUse) -> CpuUse {
     let now = cpu();
     CpuUse { user: now.user - begin.user, system: now.system - begin.system }
 }
@@ -85,12 +86,12 @@ struct Test<'a> {
 }
 
 /// The state of a running test.
-struct Now {
-    at: Time,
-    bytes: u64,
-    retransmitted: u64,
-    rtt: Option<Duration>,
-    cwnd: Option<ByteCount>,
+pub(crate) struct Now {
+    pub(crate) at: Time,
+    pub(crate) bytes: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) rtt: Option<Duration>,
+    pub(crate) cwnd: Option<ByteCount>,
 }
 
 /// What an end knows when a test is over.
@@ -267,8 +268,11 @@ pub fn client(
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
         TransportChoice::Tcp => TransportChoice::Tcp,
+        TransportChoice::Udt4 => return udt4::perf_client(&request, reporter),
         TransportChoice::Pipe => {
-            return Err(usage("perf measures native or tcp: the pipe is the control connection"));
+            return Err(usage(
+                "perf measures native, tcp or udt4: the pipe is the control connection",
+            ));
         }
     };
     let (host, port) = split_host(&request.server)
@@ -338,7 +342,7 @@ pub fn client(
     })
 }
 
-fn split_host(text: &str) -> Option<(String, u16)> {
+pub(crate) fn split_host(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     (!host.is_empty()).then_some(())?;
@@ -346,7 +350,7 @@ fn split_host(text: &str) -> Option<(String, u16)> {
 }
 
 /// Cuts a test into the intervals that are shown.
-struct Intervals<'a> {
+pub(crate) struct Intervals<'a> {
     length: Duration,
     reporter: &'a dyn PerfReporter,
     begun: Option<Time>,
@@ -354,11 +358,11 @@ struct Intervals<'a> {
 }
 
 impl<'a> Intervals<'a> {
-    fn new(length: Duration, reporter: &'a dyn PerfReporter) -> Self {
+    pub(crate) fn new(length: Duration, reporter: &'a dyn PerfReporter) -> Self {
         Self { length, reporter, begun: None, last: (Time::ZERO, 0, 0) }
     }
 
-    fn note(&mut self, now: &Now) {
+    pub(crate) fn note(&mut self, now: &Now) {
         let Some(begun) = self.begun else {
             if now.bytes > 0 {
                 self.begun = Some(now.at);
@@ -387,6 +391,9 @@ impl<'a> Intervals<'a> {
 /// # Errors
 /// What keeps it from listening.
 pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+    if request.transport == TransportChoice::Udt4 {
+        return udt4::perf_server(&request, reporter);
+    }
     let dirs = keys::dirs()?;
     let door = Door {
         scope: "perf".to_owned(),
@@ -424,7 +431,7 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
                 ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
                 stop: request.stop,
                 clients: request.tests,
-                ready: &|address, print| reporter.listening(address, print),
+                ready: &|address, print| reporter.listening(address, Some(print)),
                 done,
             },
         )

@@ -225,7 +225,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
     Ok(())
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
     use std::net::ToSocketAddrs;
     let with_host = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
     let found = with_host.to_socket_addrs().map(|mut all| all.next());
@@ -303,7 +303,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
                 ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
                 stop: request.stop,
                 clients: None,
-                ready: &|address, print| reporter.listening(address, print),
+                ready: &|address, print| reporter.listening(address, Some(print)),
                 done,
             },
         )

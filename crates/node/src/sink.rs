@@ -30,9 +30,9 @@ use crate::transports::{Moved, SinkTransports};
 const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
 use open::Opened;
-pub(crate) use open::{Destination, expand_home};
-pub(crate) use target::hash_file;
+pub(crate) use open::{Destination, expand_home, free_file};
 use target::{SharedTarget, Target};
+pub(crate) use target::{hash_file, kind_of};
 
 /// What the threads answer.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportArgs {
     /// auto (race, keep the best, fall back), native, tcp or pipe.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::Transports)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::TRANSPORTS)]
     pub(crate) transport: TransportChoice,
     /// Congestion controller of the native transport.
     #[arg(long, value_name = "NAME")]

@@ -10,8 +10,9 @@ use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs};
 #[derive(Args, Debug)]
 #[command(
     override_usage = "packtrain cp [-r] [OPTIONS] SRC... DST",
-    after_help = "A place is a path, user@host:path (over ssh), pt://host:port/path (a server) \
-                  or - (standard input or output).\n\
+    after_help = "A place is a path, user@host:path (over ssh), pt://host:port/path (a server), \
+                  udt4://host:port/name (a stock UDT file server, in clear) or - (standard input \
+                  or output).\n\
                   SRC/ with a slash copies what is in it, SRC copies the directory itself. The \
                   same command again goes on where an interrupted one ended."
 )]

@@ -44,7 +44,14 @@ pub(crate) struct PerfServerArgs {
     /// Ports for data, such as 5000-5100.
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
-    /// End after this many tests.
+    /// udt4: take and send over the stock UDT library's wire, in clear, and nothing else. With all
+    /// other transports the client chooses.
+    #[arg(long, value_name = "udt4", default_value = "auto", value_parser = values::MEASURED)]
+    pub(crate) transport: TransportChoice,
+    /// Congestion controller of udt4, when this end sends.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cc: Option<String>,
+    /// End after this many tests (udt4: connections).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) tests: Option<u64>,
     /// Events as JSON on stdout, one a line.
@@ -76,10 +83,10 @@ pub(crate) struct PerfClientArgs {
     /// Flows or streams side by side.
     #[arg(long, value_name = "K", default_value = "1", value_parser = values::streams)]
     pub(crate) parallel: u32,
-    /// native or tcp; auto is native.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::Transports)]
+    /// native, tcp or udt4 (the stock UDT library's wire, in clear); auto is native.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::MEASURED)]
     pub(crate) transport: TransportChoice,
-    /// Congestion controller of the native transport.
+    /// Congestion controller of the native transport, or of udt4.
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
     /// Send no faster than this, such as 500mbit.

@@ -11,12 +11,22 @@ use super::values;
 /// What `serve` takes.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "packtrain serve --listen ADDR:PORT --root DIR [OPTIONS]\n       packtrain serve --stdio"
+    override_usage = "packtrain serve --listen ADDR:PORT --root DIR [OPTIONS]\n       packtrain serve --udt4 ADDR:PORT --root DIR [OPTIONS]\n       packtrain serve --stdio"
 )]
 pub(crate) struct ServeArgs {
     /// Where to listen, such as 0.0.0.0:7876; with brackets around an IPv6 address.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "stdio")]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present_any = ["stdio", "udt4"])]
     pub(crate) listen: Option<String>,
+    /// Let anybody read below the root with the stock UDT library's file client, in clear.
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        conflicts_with_all = ["listen", "authorized_keys", "ticket_file", "ports", "stdio"]
+    )]
+    pub(crate) udt4: Option<String>,
+    /// Congestion controller of --udt4.
+    #[arg(long, value_name = "NAME", requires = "udt4")]
+    pub(crate) cc: Option<String>,
     /// The directory that clients see as /.
     #[arg(long, value_name = "DIR", required_unless_present = "stdio", value_hint = ValueHint::DirPath)]
     pub(crate) root: Option<PathBuf>,

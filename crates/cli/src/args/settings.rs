@@ -16,9 +16,10 @@ use packtrain_node::config::{ConfigFile, Dirs, Setting};
 use crate::exit::Exit;
 
 /// Options that no variable and no file sets: a ticket in a file is `--ticket @FILE`'s business,
-/// and the others ask for something else than the command's work.
+/// what is in clear is asked for by hand, and the others ask for something else than the command's
+/// work.
 const NEVER: &[&str] = &["help", "version"];
-const NOT_IN_FILES: &[&str] = &["ticket", "stdio"];
+const NOT_IN_FILES: &[&str] = &["ticket", "stdio", "udt4"];
 
 /// What the configuration files say.
 #[derive(Debug, Default)]

@@ -76,9 +76,26 @@ pub(crate) fn via(text: &str) -> Result<Via, String> {
     Err("depots are not in this version: leave the option out, or write none".to_owned())
 }
 
-/// Reads a transport of this version; shells complete its names.
+/// Reads a transport of this version, one of those; shells complete their names.
 #[derive(Clone)]
-pub(crate) struct Transports;
+pub(crate) struct Transports(pub(crate) &'static [TransportChoice]);
+
+/// What `cp` and `verify` move bytes over.
+pub(crate) const TRANSPORTS: Transports = Transports(&[
+    TransportChoice::Auto,
+    TransportChoice::Native,
+    TransportChoice::Tcp,
+    TransportChoice::Pipe,
+]);
+
+/// What `perf` measures; the pipe is refused with a sentence of its own.
+pub(crate) const MEASURED: Transports = Transports(&[
+    TransportChoice::Auto,
+    TransportChoice::Native,
+    TransportChoice::Tcp,
+    TransportChoice::Pipe,
+    TransportChoice::Udt4,
+]);
 
 impl TypedValueParser for Transports {
     type Value = TransportChoice;
@@ -89,27 +106,29 @@ impl TypedValueParser for Transports {
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<TransportChoice, clap::Error> {
-        let read: fn(&str) -> Result<TransportChoice, String> = transport;
+        let choices = self.0;
+        let read = move |text: &str| transport(text, choices);
         read.parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(TRANSPORTS.iter().map(|choice| PossibleValue::new(choice.name()))))
+        Some(Box::new(self.0.iter().map(|choice| PossibleValue::new(choice.name()))))
     }
 }
 
-const TRANSPORTS: [TransportChoice; 4] =
-    [TransportChoice::Auto, TransportChoice::Native, TransportChoice::Tcp, TransportChoice::Pipe];
-
-fn transport(text: &str) -> Result<TransportChoice, String> {
-    if let Some(choice) = TRANSPORTS.into_iter().find(|choice| choice.name() == text) {
-        return Ok(choice);
+fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice, String> {
+    if let Some(choice) = choices.iter().find(|choice| choice.name() == text) {
+        return Ok(*choice);
     }
+    let names: Vec<&str> = choices.iter().map(|choice| choice.name()).collect();
+    let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
+    let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "udt" | "sabul" | "fobs" | "udt4" => {
-            format!("`{text}` is not in this version: use auto, native, tcp or pipe")
-        }
-        _ => "use auto, native, tcp or pipe".to_owned(),
+        "udt" | "sabul" | "fobs" => format!("`{text}` is not in this version: {all}"),
+        "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
+                   udt4://host:port/name"
+            .to_owned(),
+        _ => all,
     })
 }
 

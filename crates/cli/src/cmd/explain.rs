@@ -44,6 +44,7 @@ fn ends(request: &CpRequest) -> String {
     let reach = |place: &Location| match place {
         Location::Ssh { host, .. } => format!("{host} by `{}`", request.ssh.command.join(" ")),
         Location::Server { host, port, .. } => format!("the server {host}, port {port}"),
+        Location::Udt4 { host, port, .. } => format!("the UDT server {host}, port {port}"),
         Location::Local(_) | Location::Stdio => "this machine".to_owned(),
     };
     let from = request.sources.first().map(reach).unwrap_or_default();
@@ -56,6 +57,9 @@ fn ends(request: &CpRequest) -> String {
 fn transport(request: &CpRequest) -> String {
     let far = request.dest.is_remote() || request.sources.iter().any(Location::is_remote);
     match request.transport {
+        _ if request.sources.iter().any(|s| matches!(s, Location::Udt4 { .. })) => {
+            "transport: udt4, in clear, since the place is one of the stock UDT library".to_owned()
+        }
         _ if !far => "transport: none is needed, both ends are here".to_owned(),
         TransportChoice::Auto => {
             "transport: auto; the best that works moves the bytes, the others stand by".to_owned()

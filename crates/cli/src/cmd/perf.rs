@@ -1,24 +1,26 @@
 //! `perf`.
 
+use clap::ArgMatches;
 use packtrain_node::api::{
     FailureKind, PerfClientRequest, PerfOutcome, PerfServerRequest, StopHandle, TransportChoice,
 };
 
 use super::request;
-use crate::args::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
+use crate::args::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs, nearness};
 use crate::exit::{Code, Exit};
 use crate::out::perf::{Station, tell};
 use crate::signals;
 
 /// `packtrain perf`.
-pub(crate) fn run(args: PerfArgs) -> Result<Code, Exit> {
+pub(crate) fn run(args: PerfArgs, matches: &ArgMatches) -> Result<Code, Exit> {
     match args.command {
-        PerfCommand::Server(args) => server(args),
+        PerfCommand::Server(args) => server(args, matches),
         PerfCommand::Client(args) => Ok(client(args)),
     }
 }
 
-fn server(args: PerfServerArgs) -> Result<Code, Exit> {
+fn server(args: PerfServerArgs, matches: &ArgMatches) -> Result<Code, Exit> {
+    check_server(&args, matches)?;
     let stop = StopHandle::new();
     let request = PerfServerRequest {
         listen: args.listen,
@@ -26,12 +28,41 @@ fn server(args: PerfServerArgs) -> Result<Code, Exit> {
         ticket_lifetime: super::policy()?.ticket_lifetime(args.ticket_lifetime),
         authorized_keys: args.authorized_keys,
         ports: args.ports,
+        transport: args.transport,
+        cc: args.cc,
         tests: args.tests,
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
     packtrain_node::perf::server(request, &Station { json: args.json, client: false })?;
     Ok(super::serve::ended(&stop))
+}
+
+/// What a server is told must mean something to it.
+fn check_server(args: &PerfServerArgs, matches: &ArgMatches) -> Result<(), Exit> {
+    let own = matches.subcommand().map(|(_, own)| own);
+    // What a file says is meant for others too.
+    let given = |id: &str| own.is_some_and(|own| nearness(own, id) > 1);
+    let clear = args.transport == TransportChoice::Udt4;
+    if !clear && given("transport") && args.transport != TransportChoice::Auto {
+        return Err(Exit::usage("the client chooses: give --transport to perf client"));
+    }
+    if !clear && given("cc") {
+        return Err(Exit::usage("--cc is about udt4 here; the client chooses: give it there"));
+    }
+    let keys = [
+        ("ticket_file", "--ticket-file"),
+        ("authorized_keys", "--authorized-keys"),
+        ("ports", "--ports"),
+    ];
+    if let Some((_, name)) = keys.into_iter().find(|(id, _)| clear && given(id)) {
+        let text = format!("{name} means nothing to udt4, which anybody may use: leave it out");
+        return Err(Exit::usage(text));
+    }
+    if clear {
+        request::allow(&super::policy()?, TransportChoice::Udt4, false)?;
+    }
+    Ok(())
 }
 
 fn client(args: PerfClientArgs) -> Code {
@@ -55,10 +86,17 @@ fn client(args: PerfClientArgs) -> Code {
 
 fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRequest, Exit> {
     if args.transport == TransportChoice::Pipe {
-        return Err(Exit::usage("perf has no pipe to measure: use --transport native or tcp"));
+        return Err(Exit::usage(
+            "perf has no pipe to measure: use --transport native, tcp or udt4",
+        ));
     }
     if args.cc.is_some() && args.transport == TransportChoice::Tcp {
         return Err(Exit::usage("--cc is about native; the kernel chooses for tcp: leave one out"));
+    }
+    if args.transport == TransportChoice::Udt4 && (args.ticket.is_some() || args.accept_new_host) {
+        return Err(Exit::usage(
+            "udt4 has neither keys nor tickets: leave --ticket and --accept-new-host out",
+        ));
     }
     let policy = super::policy()?;
     request::allow(&policy, args.transport, args.accept_new_host)?;

@@ -92,8 +92,10 @@ fn request(
     let sources: Vec<Location> = sources.iter().map(place).collect::<Result<_, _>>()?;
     let dest = place(dest)?;
     check_places(&sources, &dest)?;
+    let clear = sources.iter().any(|source| matches!(source, Location::Udt4 { .. }));
     let policy = super::policy()?;
-    allow(&policy, transport.transport, remote.accept_new_host)?;
+    let over = if clear { TransportChoice::Udt4 } else { transport.transport };
+    allow(&policy, over, remote.accept_new_host)?;
     let rate = policy.rate(transport.rate).map(DataRate::as_bps);
     Ok(CpRequest {
         sources,
@@ -143,10 +145,63 @@ pub(crate) fn ticket(arg: &TicketArg) -> Result<Ticket, Exit> {
     text.parse().map_err(|error| Exit::usage(format!("--ticket: {error}")))
 }
 
+/// A file of a stock UDT server is its bytes and nothing else: what the protocol does not have
+/// cannot be asked for.
+fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), Exit> {
+    if request.options.verify {
+        return Err(Exit::usage("verify needs an end of ours at both places, not udt4://"));
+    }
+    if request.sources.len() > 1 {
+        return Err(Exit::usage("udt4:// is read one file at a time: name one source"));
+    }
+    if !matches!(request.dest, Location::Local(_) | Location::Stdio) {
+        return Err(Exit::usage("from udt4:// a file comes to this machine: name a path or -"));
+    }
+    const NOT: &[&str] = &[
+        "recursive",
+        "resume",
+        "checksum",
+        "update",
+        "delete",
+        "dry_run",
+        "preserve",
+        "inplace",
+        "exclude",
+        "include",
+        "filter",
+        "files_from",
+        "transport",
+        "cc",
+        "streams",
+        "via",
+        "background",
+        "ssh",
+        "remote_path",
+        "bootstrap",
+        "ports",
+        "data_addr",
+        "ticket",
+        "accept_new_host",
+    ];
+    match NOT.iter().find(|id| given(id)) {
+        None => Ok(()),
+        Some(id) => {
+            let option = id.replace('_', "-");
+            Err(Exit::usage(format!(
+                "--{option} does not go with udt4://, whose protocol has one file's size and bytes \
+                 and no more: leave it out"
+            )))
+        }
+    }
+}
+
 fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
     let Some(first) = sources.first() else {
         return Err(Exit::usage("nothing to copy: write SRC... DST"));
     };
+    if matches!(dest, Location::Udt4 { .. }) {
+        return Err(Exit::usage("udt4:// can only be read: its protocol takes no files"));
+    }
     if let Some(other) = sources.iter().find(|source| !first.same_end(source)) {
         return Err(Exit::usage(format!(
             "{first} and {other} are at different places: copy from one place at a time"
@@ -171,6 +226,9 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
         ));
     }
     let given = |id: &str| nearness(matches, id) == 3;
+    if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {
+        return check_udt4(request, &given);
+    }
     let transport = request.transport;
     if given("streams") && matches!(transport, TransportChoice::Native | TransportChoice::Pipe) {
         let name = transport.name();

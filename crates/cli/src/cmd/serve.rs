@@ -1,6 +1,6 @@
 //! `serve`.
 
-use packtrain_node::api::{ServeRequest, StopHandle};
+use packtrain_node::api::{ServeRequest, StopHandle, TransportChoice, Udt4ServeRequest};
 
 use crate::args::ServeArgs;
 use crate::exit::{Code, Exit};
@@ -15,6 +15,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         signals::watch(&stop, true);
         packtrain_node::serve::stdio(stop.clone())?;
         return Ok(ended(&stop));
+    }
+    if let Some(listen) = &args.udt4 {
+        return in_clear(args, listen, stop);
     }
     let (Some(listen), Some(root)) = (&args.listen, &args.root) else {
         return Err(Exit::usage("serve needs --listen ADDR:PORT and --root DIR: add them"));
@@ -33,6 +36,25 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
     };
     signals::watch(&stop, false);
     packtrain_node::serve::run(request, &Station { json: args.json, client: false })?;
+    Ok(ended(&stop))
+}
+
+/// `packtrain serve --udt4`.
+fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Exit> {
+    let Some(root) = &args.root else {
+        return Err(Exit::usage("serve --udt4 needs --root DIR: add it"));
+    };
+    let policy = super::policy()?;
+    super::request::allow(&policy, TransportChoice::Udt4, false)?;
+    let request = Udt4ServeRequest {
+        listen: listen.to_owned(),
+        root: root.clone(),
+        cc: args.cc.clone(),
+        rate: policy.rate(args.rate),
+        stop: stop.clone(),
+    };
+    signals::watch(&stop, false);
+    packtrain_node::udt4::serve(request, &Station { json: args.json, client: false })?;
     Ok(ended(&stop))
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct Station {
 struct Listening<'a> {
     event: &'static str,
     address: String,
-    fingerprint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -59,12 +60,13 @@ struct Noticed<'a> {
 }
 
 impl Station {
-    fn listening(&self, address: SocketAddr, fingerprint: &str) {
+    fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         if self.json {
             let address = address.to_string();
             json_line(&Listening { event: "listening", address, fingerprint });
         } else {
-            complain(&format!("listening on {address}, host key {fingerprint}"));
+            let key = fingerprint.map(|print| format!(", host key {print}")).unwrap_or_default();
+            complain(&format!("listening on {address}{key}"));
         }
     }
 
@@ -79,7 +81,7 @@ impl Station {
 }
 
 impl ServeReporter for Station {
-    fn listening(&self, address: SocketAddr, fingerprint: &str) {
+    fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.listening(address, fingerprint);
     }
 
@@ -110,7 +112,7 @@ impl ServeReporter for Station {
 }
 
 impl PerfReporter for Station {
-    fn listening(&self, address: SocketAddr, fingerprint: &str) {
+    fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.listening(address, fingerprint);
     }
 

@@ -121,6 +121,19 @@ impl Socket {
         }
     }
 
+    /// Clears the don't-fragment bit of everything sent from now on.
+    pub(super) fn allow_fragments(&mut self) {
+        // A socket that cannot be told so has its default, which serves as well.
+        let dont = libc::IP_PMTUDISC_DONT;
+        let fd = self.fd.as_fd();
+        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, dont);
+        if self.v6 {
+            let dont = libc::IPV6_PMTUDISC_DONT;
+            let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, dont);
+        }
+        self.offloads.dont_fragment = false;
+    }
+
     fn send_once(
         &self,
         name: &SockAddr,

@@ -199,6 +199,12 @@ impl UdpSocket {
         self.inner.set_class(LOWER_EFFORT);
     }
 
+    /// Lets routers, and this machine, cut datagrams that are too large for a link, for a wire
+    /// whose ends rely on it.
+    pub fn allow_fragments(&mut self) {
+        self.inner.allow_fragments();
+    }
+
     /// Takes what waits at the socket into `slab`; gives the number of messages, zero when
     /// nothing waits.
     ///

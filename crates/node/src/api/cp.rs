@@ -84,6 +84,8 @@ pub enum TransportChoice {
     Tcp,
     /// The control connection only.
     Pipe,
+    /// The stock UDT library's wire, in clear: a place of its own in `cp`, a transport in `perf`.
+    Udt4,
 }
 
 impl TransportChoice {
@@ -94,6 +96,7 @@ impl TransportChoice {
             Self::Native => "native",
             Self::Tcp => "tcp",
             Self::Pipe => "pipe",
+            Self::Udt4 => "udt4",
         }
     }
 }

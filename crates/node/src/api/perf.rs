@@ -25,6 +25,10 @@ pub struct PerfServerRequest {
     pub authorized_keys: Option<PathBuf>,
     /// Ports for data; any if none.
     pub ports: Option<PortRange>,
+    /// `Udt4` is a server of its own; with all others the client chooses.
+    pub transport: TransportChoice,
+    /// The congestion controller of `udt4` when this end sends; the stock library's if none.
+    pub cc: Option<String>,
     /// End after this many tests; never if none.
     pub tests: Option<u64>,
     /// Asks for an orderly end.
@@ -62,8 +66,8 @@ pub struct PerfClientRequest {
 
 /// Hears how a test goes.
 pub trait PerfReporter: Send + Sync {
-    /// The server listens there; `fingerprint` is that of its host key.
-    fn listening(&self, address: SocketAddr, fingerprint: &str);
+    /// The server listens there; `fingerprint` is that of its host key, if it has one.
+    fn listening(&self, address: SocketAddr, fingerprint: Option<&str>);
     /// An interval is over (client), or a client's test is under way (server).
     fn interval(&self, interval: &PerfInterval);
     /// A test is over (server: of this client).

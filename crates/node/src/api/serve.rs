@@ -32,6 +32,21 @@ pub struct ServeRequest {
     pub stop: StopHandle,
 }
 
+/// `serve --udt4`.
+#[derive(Clone, Debug)]
+pub struct Udt4ServeRequest {
+    /// Where to listen, `ADDR:PORT`.
+    pub listen: String,
+    /// Everything below it may be read by whoever comes.
+    pub root: PathBuf,
+    /// The congestion controller; the stock library's if none.
+    pub cc: Option<String>,
+    /// Ceiling of the sending rate to one client.
+    pub rate: Option<DataRate>,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
+}
+
 /// A key, as `key show` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
@@ -45,8 +60,8 @@ pub struct KeyInfo {
 
 /// Hears what a server does. Calls come from several threads.
 pub trait ServeReporter: Send + Sync {
-    /// It listens there; `fingerprint` is that of its host key.
-    fn listening(&self, address: SocketAddr, fingerprint: &str);
+    /// It listens there; `fingerprint` is that of its host key, if it has one.
+    fn listening(&self, address: SocketAddr, fingerprint: Option<&str>);
     /// A transfer with `peer` (address and key fingerprint) is over.
     fn finished(&self, peer: &str, outcome: &Outcome);
     /// Something to say: a refused key, a broken client.

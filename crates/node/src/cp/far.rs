@@ -41,7 +41,8 @@ impl Far {
                 let notice = |n| watch.say(n);
                 Ok(Self::Server(tunnel::open(host, *port, &trust, &notice)?))
             }
-            Location::Local(_) | Location::Stdio => {
+            // Fetched before anybody asks for an end.
+            Location::Local(_) | Location::Stdio | Location::Udt4 { .. } => {
                 Err(NodeError::new(FailureKind::Fatal, "a local place is not far: a bug"))
             }
         }

@@ -130,6 +130,17 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     Ok((root, none, None))
 }
 
+/// The place of one file whose name is `own` unless `path` names it: a directory and a name in it.
+pub(crate) fn free_file(path: &[u8], own: &[u8]) -> Result<(Root, RelPath), Failure> {
+    let (root, _, rename) = free(path, true, false)?;
+    let name = rename.map_or_else(|| RelPath::new(own.to_vec()), Ok);
+    let name = name.map_err(|e| {
+        let text = format!("`{}` is no name for a file ({e}): name the target", show(own));
+        Failure::new(FailureKind::TargetRefused, text)
+    })?;
+    Ok((root, name))
+}
+
 /// A place that is not there and is not to be made: the nearest directory above it that is.
 fn missing(path: &[u8]) -> Result<Place, Failure> {
     let full = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| failure(path, &e))?;

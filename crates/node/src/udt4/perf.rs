@@ -1,0 +1,368 @@
+//! `perf --transport udt4`: bytes from memory to memory, without a word beside them, so that
+//! stock programs that only send or only take can be the other end.
+//!
+//! A client that sends just sends, and what its peer acknowledged is what counts. A client that
+//! wants to be sent to says so first: 16 bytes that no test pattern begins with, how long, and
+//! how much.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use packtrain_io::clock;
+use packtrain_socket::{Error, Listener, Options, Perf, Socket};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::{LOOK, address, failure, in_clear, lookup, options};
+use crate::api::{
+    NodeError, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter,
+    PerfServerRequest, StopHandle,
+};
+use crate::control::spawn;
+use crate::perf::{Intervals, Now, cpu, since, split_host};
+
+/// Connections tested at a time; more are turned away.
+const MOST_CLIENTS: usize = 64;
+/// Bytes handed over at a time.
+const BLOCK: usize = 256 << 10;
+/// How long the last bytes may take to be acknowledged.
+const LAST_WORD: Duration = Duration::from_secs(60);
+/// The longest that a stranger may have us send.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// Buffers of each end: more than the default, since here throughput is all that matters.
+const BUFFER: ByteCount = ByteCount(32 << 20);
+/// Begins the request of a client that wants to be sent to.
+const MAGIC: &[u8; 16] = b"packtrain perf\0\x01";
+/// The request: the magic, milliseconds and bytes (zero: no limit), little endian.
+const REQUEST: usize = 32;
+
+fn test_options(options: Options, linger: Duration) -> Options {
+    Options { send_buffer: BUFFER, recv_buffer: BUFFER, linger, ..options }
+}
+
+/// When sending ends.
+#[derive(Clone, Copy)]
+struct Until {
+    time: Option<Time>,
+    bytes: Option<u64>,
+}
+
+/// Sends zeros until it is enough or somebody wishes the end; gives the bytes handed over.
+fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, Error> {
+    let block = vec![0; BLOCK];
+    let mut sent = 0;
+    loop {
+        let left = until.bytes.map_or(u64::MAX, |bytes| bytes - sent);
+        let late = until.time.is_some_and(|time| clock::now() >= time);
+        if left == 0 || late || over() {
+            return Ok(sent);
+        }
+        match socket.send(&block[..BLOCK.min(left.try_into().unwrap_or(BLOCK))]) {
+            Ok(n) => sent += n as u64,
+            Err(Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Takes what comes until the peer closes.
+fn take(socket: &Socket, taken: &AtomicU64, over: &dyn Fn() -> bool) -> Result<(), Error> {
+    while !over() {
+        match socket.skip(usize::MAX) {
+            Ok(0) => return Ok(()),
+            Ok(n) => drop(taken.fetch_add(n as u64, Ordering::Relaxed)),
+            Err(Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Payload bytes that the peer acknowledged. The rest of what was handed over is in the buffer.
+fn acknowledged(socket: &Socket) -> u64 {
+    socket.acknowledged().get()
+}
+
+/// What the connections of a test did together.
+fn together(all: &[Perf]) -> (u64, Option<Duration>, Option<ByteCount>) {
+    let payload = |perf: &Perf| perf.sent_bytes.get() / perf.sent_packets.max(1);
+    let again = all.iter().map(|p| p.retransmitted_packets * payload(p)).sum();
+    let rtt = all.iter().map(|p| p.rtt).filter(|rtt| !rtt.is_zero()).min();
+    let cwnd = all.iter().map(|p| p.congestion_window * payload(p)).sum();
+    (again, rtt, Some(ByteCount(cwnd)).filter(|cwnd| cwnd.get() > 0))
+}
+
+/// Runs a test against a server of ours, or any program that takes or sends over UDT.
+pub(crate) fn client(
+    request: &PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+    let (host, port) = split_host(&request.server)
+        .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
+    reporter.notice(&in_clear());
+    let address = lookup(&host, port)?;
+    let linger = if request.bytes.is_some() { LAST_WORD } else { Duration::ZERO };
+    let options = test_options(options(request.cc.as_ref(), request.rate), linger);
+    let mut sockets = Vec::new();
+    for _ in 0..request.parallel.max(1) {
+        let socket = Socket::connect(address, &options).map_err(|e| failure(&address, &e))?;
+        socket.set_recv_timeout(Some(LOOK));
+        socket.set_send_timeout(Some(LOOK));
+        sockets.push(Arc::new(socket));
+    }
+    let mut intervals = Intervals::new(request.interval, reporter);
+    let begin_cpu = cpu();
+    let mut outcome = if request.reverse {
+        fetch(&sockets, request, &mut intervals)
+    } else {
+        push(&sockets, request, &mut intervals)
+    };
+    outcome.transport = "udt4".to_owned();
+    let mine = Some(since(begin_cpu));
+    match request.reverse {
+        true => outcome.cpu_receiver = mine,
+        false => outcome.cpu_sender = mine,
+    }
+    Ok(outcome)
+}
+
+/// Waits for `running` to be zero, telling the intervals meanwhile.
+fn watch(
+    running: &AtomicUsize,
+    sockets: &[Arc<Socket>],
+    intervals: &mut Intervals<'_>,
+    bytes: &dyn Fn() -> u64,
+    mut look: impl FnMut() -> bool,
+) -> (u64, Option<Duration>) {
+    loop {
+        let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
+        let (retransmitted, rtt, cwnd) = together(&all);
+        intervals.note(&Now { at: clock::now(), bytes: bytes(), retransmitted, rtt, cwnd });
+        if running.load(Ordering::Acquire) == 0 || look() {
+            return (retransmitted, rtt);
+        }
+        std::thread::sleep((LOOK / 10).to_std());
+    }
+}
+
+fn push(
+    sockets: &[Arc<Socket>],
+    request: &PerfClientRequest,
+    intervals: &mut Intervals<'_>,
+) -> PerfOutcome {
+    let begun = clock::now();
+    let over = AtomicBool::new(false);
+    let running = AtomicUsize::new(sockets.len());
+    let count = sockets.len() as u64;
+    let share = |i: u64| request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
+    let time = request.bytes.is_none().then(|| begun + request.duration);
+    let bytes = || sockets.iter().map(|s| acknowledged(s)).sum::<u64>();
+    let (sum, failures) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(i, socket)| {
+                let (over, running) = (&over, &running);
+                let until = Until { time, bytes: share(i) };
+                scope.spawn(move || {
+                    let sent = send(socket, until, &|| over.load(Ordering::Relaxed));
+                    // With a number of bytes it is over when they have arrived.
+                    let ended = match sent {
+                        Ok(_) if until.bytes.is_some() => socket.close(),
+                        Ok(_) => Ok(()),
+                        Err(e) => Err(e),
+                    };
+                    running.fetch_sub(1, Ordering::AcqRel);
+                    ended
+                })
+            })
+            .collect();
+        let look = || {
+            over.fetch_or(request.stop.requested().is_some(), Ordering::Relaxed);
+            false
+        };
+        let (retransmitted, rtt) = watch(&running, sockets, intervals, &bytes, look);
+        let sum = (bytes(), clock::now().since(begun), retransmitted, rtt);
+        sockets.iter().for_each(|s| s.begin_close());
+        let ended = threads.into_iter().filter_map(|t| t.join().ok());
+        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
+    });
+    let (bytes, elapsed, retransmitted, rtt) = sum;
+    PerfOutcome {
+        bytes: ByteCount(bytes),
+        elapsed,
+        retransmitted: ByteCount(retransmitted),
+        rtt,
+        failure: ended(request, failures.first()),
+        ..PerfOutcome::default()
+    }
+}
+
+fn fetch(
+    sockets: &[Arc<Socket>],
+    request: &PerfClientRequest,
+    intervals: &mut Intervals<'_>,
+) -> PerfOutcome {
+    let count = sockets.len() as u64;
+    let running = AtomicUsize::new(sockets.len());
+    let taken = AtomicU64::new(0);
+    let begun = clock::now();
+    // The server ends the test; its clock and ours need some slack.
+    let last = begun + request.duration + Duration::from_secs(5);
+    let over = AtomicBool::new(false);
+    let (sum, failures) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(i, socket)| {
+                let (over, running, taken) = (&over, &running, &taken);
+                let bytes = request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
+                let millis = request.bytes.map_or(request.duration.as_millis(), |_| 0);
+                scope.spawn(move || {
+                    let mut words = MAGIC.to_vec();
+                    words.extend_from_slice(&millis.to_le_bytes());
+                    words.extend_from_slice(&bytes.unwrap_or(0).to_le_bytes());
+                    let ended = socket
+                        .send_all(&words)
+                        .and_then(|()| take(socket, taken, &|| over.load(Ordering::Relaxed)));
+                    running.fetch_sub(1, Ordering::AcqRel);
+                    ended
+                })
+            })
+            .collect();
+        let look = || {
+            let late = request.bytes.is_none() && clock::now() >= last;
+            over.fetch_or(late || request.stop.requested().is_some(), Ordering::Relaxed);
+            false
+        };
+        let bytes = || taken.load(Ordering::Relaxed);
+        let (_, rtt) = watch(&running, sockets, intervals, &bytes, look);
+        let sum = (bytes(), clock::now().since(begun), rtt);
+        sockets.iter().for_each(|s| s.begin_close());
+        let ended = threads.into_iter().filter_map(|t| t.join().ok());
+        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
+    });
+    PerfOutcome {
+        bytes: ByteCount(sum.0),
+        elapsed: sum.1,
+        rtt: sum.2,
+        failure: ended(request, failures.first()),
+        ..PerfOutcome::default()
+    }
+}
+
+fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> {
+    if request.stop.requested().is_some() {
+        return Some(Failure::new(FailureKind::Cancelled, "stopped on request"));
+    }
+    error.map(|e| failure(&request.server, e))
+}
+
+/// Takes and sends until asked to stop, or until so many connections were served.
+pub(crate) fn server(
+    request: &PerfServerRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<(), NodeError> {
+    reporter.notice(&in_clear());
+    let at = address(&request.listen)?;
+    let options = test_options(options(request.cc.as_ref(), None), LAST_WORD);
+    let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
+    listener.set_timeout(Some(LOOK));
+    reporter.listening(listener.local_addr(), None);
+    let (tell, told) = crossbeam_channel::unbounded::<(String, PerfOutcome)>();
+    let (mut active, mut served) = (0, 0);
+    while request.stop.requested().is_none() {
+        for (peer, outcome) in told.try_iter() {
+            (active, served) = (active - 1, served + 1);
+            reporter.finished(&peer, &outcome);
+        }
+        if active == 0 && request.tests.is_some_and(|tests| served >= tests) {
+            break;
+        }
+        let (socket, peer) = match listener.accept() {
+            Ok(found) => found,
+            Err(Error::TimedOut) => continue,
+            Err(e) => return Err(failure(&at, &e).into()),
+        };
+        if active >= MOST_CLIENTS {
+            let text = format!("{peer}: turned away, {MOST_CLIENTS} connections are being tested");
+            reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            continue;
+        }
+        active += 1;
+        let (stop, tell) = (request.stop.clone(), tell.clone());
+        spawn("pt-udt4", move || {
+            let outcome = one(&socket, &stop);
+            drop(socket);
+            let _ = tell.send((peer.to_string(), outcome));
+        });
+    }
+    Ok(())
+}
+
+/// One connection of a client.
+fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
+    socket.set_recv_timeout(Some(LOOK));
+    socket.set_send_timeout(Some(LOOK));
+    let begin_cpu = cpu();
+    let over = || stop.requested().is_some();
+    let taken = AtomicU64::new(0);
+    let mut head = Vec::new();
+    let mut first = clock::now();
+    let result = opening(socket, &mut head, &over).and_then(|reverse| {
+        first = clock::now();
+        taken.store(head.len() as u64, Ordering::Relaxed);
+        match reverse {
+            None => take(socket, &taken, &over),
+            Some((time, bytes)) => {
+                taken.store(0, Ordering::Relaxed);
+                let time = (!time.is_zero()).then(|| first + time.min(LONGEST));
+                let until = Until { time, bytes: (bytes > 0).then_some(bytes) };
+                let gone = send(socket, until, &over)?;
+                socket.close()?;
+                taken.store(gone, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    });
+    let (retransmitted, rtt, _) = together(&[socket.stats()]);
+    PerfOutcome {
+        transport: "udt4".to_owned(),
+        bytes: ByteCount(taken.load(Ordering::Relaxed)),
+        elapsed: clock::now().since(first),
+        retransmitted: ByteCount(retransmitted),
+        rtt,
+        cpu_receiver: Some(since(begin_cpu)),
+        failure: result.err().map(|e| failure(&"the connection", &e)),
+        ..PerfOutcome::default()
+    }
+}
+
+/// Reads the beginning of what a client sends; when it is a request to be sent to, how long and
+/// how much.
+fn opening(
+    socket: &Socket,
+    head: &mut Vec<u8>,
+    over: &dyn Fn() -> bool,
+) -> Result<Option<(Duration, u64)>, Error> {
+    let mut bytes = [0; REQUEST];
+    while head.len() < REQUEST && !over() {
+        match socket.recv(&mut bytes[head.len()..]) {
+            Ok(0) => return Ok(None),
+            Ok(n) => head.extend_from_slice(&bytes[head.len()..head.len() + n]),
+            Err(Error::TimedOut) => continue,
+            Err(e) => return Err(e),
+        }
+        let begin = head.len().min(MAGIC.len());
+        if head[..begin] != MAGIC[..begin] {
+            return Ok(None);
+        }
+    }
+    let word = |at: usize| {
+        let eight = head.get(at..at + 8).and_then(|b| b.try_into().ok()).unwrap_or([0; 8]);
+        u64::from_le_bytes(eight)
+    };
+    let time = Duration::from_millis(word(16).min(LONGEST.as_millis()));
+    let (time, bytes) = (time, word(24));
+    // One of them must end it.
+    Ok(Some(if time.is_zero() && bytes == 0 { (LONGEST, 0) } else { (time, bytes) }))
+}

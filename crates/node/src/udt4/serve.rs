@@ -1,0 +1,229 @@
+//! `serve --udt4`: the server that the stock library's file client speaks with. Whoever reaches
+//! it may read everything below the root; there is nothing to write, and no key to know.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use packtrain_io::clock;
+use packtrain_io::disk::Root;
+use packtrain_object::RelPath;
+use packtrain_socket::{Error, Listener, Options, Socket};
+use packtrain_transfer::message::Summary;
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration};
+
+use super::{LONGEST_NAME, LOOK, address, failure, in_clear, options};
+use crate::api::{
+    NodeError, Notice, NoticeLevel, Outcome, ServeReporter, StopHandle, TransportShare,
+    Udt4ServeRequest,
+};
+use crate::control::{spawn, step_back};
+use crate::paths::show;
+
+/// Clients served at a time; more are turned away.
+const MOST_CLIENTS: usize = 64;
+/// How long a client may take to name a file, or to take anything of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long what was sent may take to arrive once everything was handed over.
+const LINGER: Duration = Duration::from_secs(60);
+/// What one client's unsent bytes may take: strangers decide how many clients there are.
+const SEND_BUFFER: ByteCount = ByteCount(16 << 20);
+/// Clients only send a name.
+const RECEIVE_BUFFER: ByteCount = ByteCount(256 << 10);
+/// Bytes read at a time.
+const PIECE: usize = 256 << 10;
+
+/// What came of a client: what it asked for and how much it was sent.
+type Served = Result<(Vec<u8>, u64), Failure>;
+
+/// Serves files below a directory until asked to stop.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<(), NodeError> {
+    reporter.notice(&in_clear());
+    let missing = |e: std::io::Error| {
+        let text = format!("--root {}: {e}", request.root.display());
+        NodeError::new(FailureKind::TargetMissing, text)
+    };
+    let root = Arc::new(Root::open(&request.root).map_err(missing)?);
+    let at = address(&request.listen)?;
+    let options = Options {
+        linger: LINGER,
+        send_buffer: SEND_BUFFER,
+        recv_buffer: RECEIVE_BUFFER,
+        ..options(request.cc.as_ref(), request.rate)
+    };
+    let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
+    listener.set_timeout(Some(LOOK));
+    reporter.listening(listener.local_addr(), None);
+    let clients = Arc::new(AtomicUsize::new(0));
+    let (tell, told) = crossbeam_channel::unbounded();
+    while request.stop.requested().is_none() {
+        for (peer, took, served) in told.try_iter() {
+            report(reporter, peer, took, served);
+        }
+        let (socket, peer) = match listener.accept() {
+            Ok(found) => found,
+            Err(Error::TimedOut) => continue,
+            Err(e) => return Err(failure(&at, &e).into()),
+        };
+        if clients.load(Ordering::Acquire) >= MOST_CLIENTS {
+            let text = format!("{peer}: turned away, {MOST_CLIENTS} clients are being served");
+            reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            continue;
+        }
+        clients.fetch_add(1, Ordering::AcqRel);
+        let (root, stop, tell) = (Arc::clone(&root), request.stop.clone(), tell.clone());
+        let clients = Arc::clone(&clients);
+        spawn("pt-udt4", move || {
+            step_back();
+            let begun = clock::now();
+            let served = one(&socket, peer, &root, &stop);
+            drop(socket);
+            clients.fetch_sub(1, Ordering::AcqRel);
+            let _ = tell.send((peer, clock::now().since(begun), served));
+        });
+    }
+    Ok(())
+}
+
+fn report(reporter: &dyn ServeReporter, peer: SocketAddr, elapsed: Duration, served: Served) {
+    match served {
+        Ok((name, bytes)) => {
+            let text = format!("{peer} asked for {}", show(&name));
+            reporter.notice(&Notice::new(NoticeLevel::Info, text));
+            reporter.finished(
+                &peer.to_string(),
+                &Outcome {
+                    summary: Summary {
+                        bytes,
+                        bytes_moved: bytes,
+                        entries: 1,
+                        files_moved: 1,
+                        ..Summary::default()
+                    },
+                    elapsed,
+                    transport: "udt4".to_owned(),
+                    shares: vec![TransportShare { name: "udt4".into(), bytes: ByteCount(bytes) }],
+                    ..Outcome::default()
+                },
+            );
+        }
+        Err(failure) => {
+            reporter.notice(&Notice::new(NoticeLevel::Warning, failure.to_string()));
+        }
+    }
+}
+
+/// Serves one client.
+fn one(socket: &Socket, peer: SocketAddr, root: &Root, stop: &StopHandle) -> Served {
+    socket.set_recv_timeout(Some(LOOK));
+    socket.set_send_timeout(Some(PATIENCE));
+    let failed = |e: &Error| failure(&peer, e);
+    let name = asked(socket, peer, stop)?;
+    let opened = open(root, &name);
+    let size = opened.as_ref().map_or(-1, |(_, size)| *size);
+    socket.send_all(&size.to_ne_bytes()).map_err(|e| failed(&e))?;
+    let (mut file, size) = match opened {
+        Ok((file, size)) => (file, size as u64),
+        Err(why) => {
+            let _ = socket.close();
+            let text = format!("{peer} asked for {}: {why}", show(&name));
+            return Err(Failure::new(FailureKind::SourceMissing, text));
+        }
+    };
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while at < size {
+        if stop.requested().is_some() {
+            return Err(Failure::new(FailureKind::Cancelled, format!("{peer}: cut off, stopping")));
+        }
+        let want = piece.len().min((size - at).try_into().unwrap_or(usize::MAX));
+        let got = file
+            .read(&mut piece[..want])
+            .map_err(|e| Failure::new(FailureKind::Unreadable, format!("{}: {e}", show(&name))))?;
+        if got == 0 {
+            // The client waits for more than there is; closing tells it.
+            let text = format!("{} became shorter while {peer} read it", show(&name));
+            return Err(Failure::new(FailureKind::Changed, text));
+        }
+        socket.send_all(&piece[..got]).map_err(|e| failed(&e))?;
+        at += got as u64;
+    }
+    socket.close().map_err(|e| failed(&e))?;
+    Ok((name, at))
+}
+
+/// The name that a client asks for.
+fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>, Failure> {
+    let begun = clock::now();
+    let read = |out: &mut [u8]| -> Result<(), Failure> {
+        let mut have = 0;
+        while have < out.len() {
+            match socket.recv(&mut out[have..]) {
+                Ok(0) => {
+                    let text = format!("{peer} left before it named a file");
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+                Ok(n) => have += n,
+                Err(Error::TimedOut)
+                    if clock::now().since(begun) < PATIENCE && stop.requested().is_none() => {}
+                Err(e) => return Err(failure(&peer, &e)),
+            }
+        }
+        Ok(())
+    };
+    let mut len = [0; 4];
+    read(&mut len)?;
+    let len = i32::from_ne_bytes(len);
+    let good = usize::try_from(len).ok().filter(|len| (1..=LONGEST_NAME).contains(len));
+    let len = good.ok_or_else(|| {
+        let text = format!("{peer} wants a file with a name of {len} bytes: it speaks another way");
+        Failure::new(FailureKind::Protocol, text)
+    })?;
+    let mut name = vec![0; len];
+    read(&mut name)?;
+    Ok(name)
+}
+
+/// Opens a file below the root, or says why not.
+fn open(root: &Root, name: &[u8]) -> Result<(File, i64), String> {
+    // Clients that are used to a whole file system begin with a slash, or with `./`.
+    let mut rest = name;
+    while let Some(shorter) = rest.strip_prefix(b"/").or_else(|| rest.strip_prefix(b"./")) {
+        rest = shorter;
+    }
+    let path = RelPath::new(rest.to_vec()).map_err(|e| e.to_string())?;
+    let file = root.open_read(&path).map_err(|e| root.trouble(&e).to_string())?;
+    let size = file.metadata().map_err(|e| e.to_string())?.len();
+    Ok((file, i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("in");
+        std::fs::create_dir_all(inside.join("sub")).unwrap();
+        std::fs::write(dir.path().join("secret"), b"x").unwrap();
+        std::fs::write(inside.join("a"), b"abc").unwrap();
+        std::fs::write(inside.join("sub/b"), b"").unwrap();
+        std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
+        std::os::unix::fs::symlink("..", inside.join("up")).unwrap();
+        let root = Root::open(&inside).unwrap();
+        for (name, size) in [("a", 3), ("/a", 3), ("./a", 3), ("sub/b", 0), ("//./sub/b", 0)] {
+            assert_eq!(open(&root, name.as_bytes()).map(|f| f.1), Ok(size), "{name}");
+        }
+        for name in ["../secret", "/../secret", "link", "up/secret", "sub", "none", "", "/", "a\0b"]
+        {
+            assert!(open(&root, name.as_bytes()).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The loop of a port's network thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use packtrain_io::clock;
+use packtrain_io::thread::{Bed, Lane, Sleeper, Unsent};
+use packtrain_io::udp::{RecvSlab, SendError};
+use packtrain_proto::{BATCH_BYTES, Datagrams, Transmit};
+use packtrain_units::{Duration, Time};
+
+use crate::shared::{Calls, Shared};
+
+/// Batches sent before the socket is looked at again: acknowledgements must not wait behind data.
+const SEND_TURN: usize = 4;
+/// Receive calls before the engine may send again.
+const RECEIVE_TURN: usize = 4;
+/// Turns in a row in which the engine asked for another at once and nothing came of it, after
+/// which it has to wait a little: a mistake there must not become a spinning thread.
+const EMPTY_TURNS: u32 = 8;
+/// How little.
+const BREATH: Duration = Duration::from_micros(50);
+/// The longest sleep: nothing depends on it.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Runs until nobody has anything of the port, and what was closed has lingered.
+pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: Sleeper) {
+    let board = Arc::clone(&shared);
+    let driver = Driver {
+        lanes: [lane],
+        shared,
+        sleeper,
+        slab: RecvSlab::new(),
+        out: vec![0; BATCH_BYTES],
+        unsent: None,
+        worked: false,
+        empty_turns: 0,
+    };
+    // Those who wait for the thread are told of its end, whatever it was.
+    if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
+        let mut calls = Calls::default();
+        board.lock().fail(&mut calls);
+        calls.make();
+    }
+}
+
+struct Driver {
+    lanes: [Lane; 1],
+    shared: Arc<Shared>,
+    sleeper: Sleeper,
+    slab: RecvSlab,
+    out: Vec<u8>,
+    /// A batch that the kernel had no room for.
+    unsent: Option<Unsent>,
+    /// Something was sent or received in this turn.
+    worked: bool,
+    /// Turns in a row in which nothing was.
+    empty_turns: u32,
+}
+
+impl Driver {
+    fn run(mut self) {
+        let mut bed = Bed::new();
+        let mut calls = Calls::default();
+        loop {
+            self.sleeper.take_calls();
+            self.worked = false;
+            let more = self.transmit();
+            let mut state = self.shared.lock();
+            state.tell(clock::now(), &mut calls);
+            let over = state.is_over() && self.unsent.is_none();
+            let engine = state.endpoint.poll_timeout();
+            drop(state);
+            calls.make();
+            if over {
+                return;
+            }
+            let until = if more { Time::ZERO } else { self.deadline(engine) };
+            let blocked = self.unsent.as_ref().map(|_| 0);
+            bed.sleep(&self.lanes, blocked, &self.sleeper, until);
+            if !bed.readable().is_empty() {
+                self.receive();
+            }
+            self.empty_turns = if self.worked { 0 } else { self.empty_turns.saturating_add(1) };
+        }
+    }
+
+    /// When to stop sleeping.
+    fn deadline(&self, engine: Option<Time>) -> Time {
+        let now = clock::now();
+        let breath = if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + BREATH };
+        engine.unwrap_or(Time::MAX).max(breath).min(now + LONGEST)
+    }
+
+    /// Sends what may leave now; true when there may be more.
+    fn transmit(&mut self) -> bool {
+        if let Some(unsent) = self.unsent.take() {
+            self.send(unsent.transmit, unsent.sent);
+        }
+        for _ in 0..SEND_TURN {
+            if self.unsent.is_some() {
+                return false;
+            }
+            let mut state = self.shared.lock();
+            let now = clock::now();
+            if state.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+                state.endpoint.handle_timeout(now);
+            }
+            let transmit = state.endpoint.poll_transmit(now, &mut self.out);
+            drop(state);
+            match transmit {
+                Some(transmit) => self.send(transmit, 0),
+                None => return false,
+            }
+        }
+        self.unsent.is_none()
+    }
+
+    /// Sends a batch from byte `from` on. What the system refuses is lost, as if on the way.
+    fn send(&mut self, transmit: Transmit, from: usize) {
+        let bytes = &self.out[from..transmit.len];
+        let sent = match self.lanes[0].socket.send(transmit.to, bytes, transmit.segment, None) {
+            Ok(sent) => sent,
+            Err(SendError::Blocked) => 0,
+            Err(SendError::TooBig | SendError::Refused(_)) => return,
+        };
+        self.worked |= sent > 0;
+        if sent < bytes.len() {
+            self.unsent = Some(Unsent { transmit, sent: from + sent });
+        }
+    }
+
+    /// Takes what waits at the socket.
+    fn receive(&mut self) {
+        let Self { lanes: [lane], shared, slab, .. } = self;
+        for _ in 0..RECEIVE_TURN {
+            match lane.socket.recv(slab) {
+                Ok(0) => break,
+                // Late word of a send, most likely: what it was about is lost.
+                Err(_) => break,
+                Ok(_) => self.worked = true,
+            }
+            let mut state = shared.lock();
+            let now = clock::now();
+            for message in slab.messages() {
+                lane.note_message(message.bytes.len().div_ceil(message.stride));
+                let input = Datagrams {
+                    lane: 0,
+                    from: message.from,
+                    bytes: message.bytes,
+                    stride: message.stride,
+                    ecn: None,
+                    received_at: message.received_at,
+                };
+                state.endpoint.handle(now, input);
+            }
+            if let Some(total) = lane.note_drops(lane.socket.seen_drops()) {
+                state.host_drops = total;
+            }
+            if !slab.was_full() {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Accepting connections.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use packtrain_io::clock;
+use packtrain_proto::udt4::Options;
+use packtrain_units::{ByteCount, Duration};
+
+use crate::error::Error;
+use crate::port::{Handle, Port};
+use crate::shared::{End, State};
+use crate::socket::Socket;
+
+/// Connections that wait to be accepted; more are dropped, and their callers call again.
+pub(crate) const BACKLOG: usize = 128;
+
+/// Accepts connections at a port. Dropped, it accepts no more; what it accepted lives on.
+#[derive(Debug)]
+pub struct Listener {
+    handle: Handle,
+    send_buffer: ByteCount,
+    timeout: Mutex<Option<Duration>>,
+}
+
+impl Listener {
+    /// Listens at an address; port 0 is one that the system chooses. What is accepted has these
+    /// options.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] when the address cannot be had, [`Error::Open`] for impossible options.
+    pub fn bind(addr: SocketAddr, options: &Options) -> Result<Self, Error> {
+        Port::bind(addr)?.listen(options)
+    }
+
+    pub(crate) fn new(handle: Handle, send_buffer: ByteCount) -> Self {
+        Self { handle, send_buffer, timeout: Mutex::new(None) }
+    }
+
+    /// The address that it listens at.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.handle.local()
+    }
+
+    /// How long [`Self::accept`] waits; zero does not wait at all, `None` (the default) for ever.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        *self.timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = timeout;
+    }
+
+    /// Waits for a connection; gives it and its peer's address.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when the time set is over.
+    pub fn accept(&self) -> Result<(Socket, SocketAddr), Error> {
+        let timeout = *self.timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let until = timeout.map(|timeout| clock::now() + timeout);
+        let shared = &self.handle.shared;
+        let (id, peer) =
+            shared.wait(until, |state, _| Ok(self.take(state)), |state| Some(&mut state.door))?;
+        Ok((self.handle.socket(id, peer), peer))
+    }
+
+    /// The accepting half of a task's wait.
+    pub(crate) fn poll(
+        &self,
+        context: &std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(Socket, SocketAddr), Error>> {
+        let mut state = self.handle.shared.lock();
+        if let Some((id, peer)) = self.take(&mut state) {
+            drop(state);
+            return std::task::Poll::Ready(Ok((self.handle.socket(id, peer), peer)));
+        }
+        if state.failed {
+            return std::task::Poll::Ready(Err(Error::Failed));
+        }
+        state.door.register(context);
+        std::task::Poll::Pending
+    }
+
+    fn take(&self, state: &mut State) -> Option<(packtrain_proto::udt4::SocketId, SocketAddr)> {
+        loop {
+            let id = state.endpoint.accept()?;
+            // One that is gone again is nobody's business.
+            let Some(peer) = state.endpoint.get(id).map(|c| c.peer()) else { continue };
+            let mut end = End::new(self.send_buffer);
+            end.connected = true;
+            state.ends.insert(id, end);
+            return Some((id, peer));
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.handle.shared.lock();
+        state.endpoint.stop_listening();
+        state.closed = true;
+        drop(state);
+        self.handle.shared.wake();
+    }
+}

@@ -1,0 +1,130 @@
+//! The two hosts: one starts what it is told, the other goes through the connections.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::cells::{Cell, How, Road};
+use crate::me;
+use crate::ours::expected;
+
+const PORT: u16 = 4_000;
+const NEAR: &str = "10.77.0.1";
+const FAR: &str = "10.77.0.2";
+/// Connections tried at a time.
+const ABREAST: usize = 6;
+/// No end of a connection takes longer unless it hangs: looks a second apart.
+const PATIENCE: u32 = 400;
+const LOOK: Duration = Duration::from_millis(100);
+/// So that who is called is there before it is called; who calls tries again, but late.
+const START: Duration = Duration::from_millis(60);
+
+/// Starts what callers say, one line each: words of a command in this folder. Tells what it wrote.
+pub(crate) fn listen() {
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
+    for caller in listener.incoming() {
+        let mut caller = caller.expect("a caller");
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            BufReader::new(&caller).read_line(&mut line).expect("a line");
+            let child = start(line.trim());
+            caller.write_all(b"started\n").expect("a caller that listens");
+            let _ = caller.write_all(finish(child).as_bytes());
+        });
+    }
+}
+
+fn start(line: &str) -> Child {
+    let mut words = line.split_whitespace();
+    let program = words.next().expect("a program");
+    let mut command = Command::new(program);
+    command.args(words).stdout(Stdio::piped()).stdin(Stdio::null());
+    command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"))
+}
+
+/// Waits for its end; gives what it said.
+fn finish(mut child: Child) -> String {
+    for _ in 0..PATIENCE {
+        if child.try_wait().expect("a child").is_some() {
+            let mut text = String::new();
+            let mut out = child.stdout.take().expect("a pipe");
+            out.read_to_string(&mut text).expect("text");
+            return text.trim().to_owned();
+        }
+        std::thread::sleep(LOOK);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    "hangs".to_owned()
+}
+
+/// Goes through the connections of a path; writes a line for each.
+pub(crate) fn near(road: &str, dir: &Path) {
+    let road = Road::named(road).expect("a path of this name");
+    let cells: Vec<Cell> = Cell::all(road).collect();
+    let next = AtomicUsize::new(0);
+    let lines = Mutex::new(vec![String::new(); cells.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..ABREAST {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(number) else { return };
+                    let result = meet(*cell, number, dir);
+                    let line = result.map_or_else(|why| why, |()| "pass".to_owned());
+                    lines.lock().unwrap_or_else(PoisonError::into_inner)[number] = line;
+                }
+            });
+        }
+    });
+    let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let file = dir.join(format!("{}.results", road.name()));
+    std::fs::write(file, lines.join("\n") + "\n").expect("a file for the results");
+}
+
+/// One connection: ours is near, the stock library's end far.
+fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
+    let role = |sends: bool| if sends { "source" } else { "sink" };
+    let words = cell.words();
+    let ours = format!(
+        "{} ours {} {words} {}",
+        me().display(),
+        role(cell.ours_sends),
+        cell.meeting(cell.ours_sends, FAR, number)
+    );
+    let stock = format!(
+        "{} {} {words} {}",
+        dir.join("stock").display(),
+        role(!cell.ours_sends),
+        cell.meeting(!cell.ours_sends, NEAR, number)
+    );
+    // Who is called is started first.
+    let near_first =
+        cell.how == How::IsCalled && cell.ours_sends || cell.how == How::Calls && !cell.ours_sends;
+    let early = near_first.then(|| {
+        let child = start(&ours);
+        std::thread::sleep(START);
+        child
+    });
+    let mut agent = TcpStream::connect((FAR, PORT)).map_err(|e| format!("no agent: {e}"))?;
+    writeln!(agent, "{stock}").map_err(|e| format!("no agent: {e}"))?;
+    let mut far = BufReader::new(agent);
+    let mut line = String::new();
+    far.read_line(&mut line).map_err(|e| format!("no agent: {e}"))?;
+    if !near_first && cell.how != How::Rendezvous {
+        std::thread::sleep(START);
+    }
+    let ours = finish(early.unwrap_or_else(|| start(&ours)));
+    let mut stock = String::new();
+    far.read_to_string(&mut stock).map_err(|e| format!("no agent: {e}"))?;
+    let (sent, got) = if cell.ours_sends { (&ours, stock.trim()) } else { (&stock, ours.as_str()) };
+    let want = expected(cell.message, cell.bytes(), cell.largest());
+    if got != want || !sent.trim().starts_with("ok ") {
+        return Err(format!("sender: {}; receiver: {got}; wanted: {want}", sent.trim()));
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The connections to be tried.
+
+/// What the path does to packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Road {
+    Clean,
+    Lossy,
+    Reordering,
+}
+
+impl Road {
+    pub(crate) const ALL: [Self; 3] = [Self::Clean, Self::Lossy, Self::Reordering];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Lossy => "lossy",
+            Self::Reordering => "reordering",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Lossy => "1 % loss each way",
+            Self::Reordering => "2 % of packets late by 2 ms",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|road| road.name() == name)
+    }
+}
+
+/// How the sender comes to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Calls,
+    IsCalled,
+    Rendezvous,
+}
+
+impl How {
+    pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::IsCalled, Self::Rendezvous];
+}
+
+/// Flow windows and buffers of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Windows {
+    Stock,
+    Small,
+    Large,
+}
+
+impl Windows {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Stock => "default",
+            Self::Small => "32 packets",
+            Self::Large => "100000 packets, 64 MB",
+        }
+    }
+
+    /// The words that both ends understand.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Stock => "",
+            Self::Small => " fc=32 rcvbuf=64000 sndbuf=64000",
+            Self::Large => " fc=100000 rcvbuf=64000000 sndbuf=64000000",
+        }
+    }
+}
+
+/// One connection, from one sender to one receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) road: Road,
+    pub(crate) message: bool,
+    pub(crate) windows: Windows,
+    /// Ours sends, the stock library receives; else the other way round.
+    pub(crate) ours_sends: bool,
+    pub(crate) how: How,
+}
+
+impl Cell {
+    /// All of one path, row by row of the table.
+    pub(crate) fn all(road: Road) -> impl Iterator<Item = Self> {
+        let windows = match road {
+            Road::Clean | Road::Lossy => &[Windows::Stock, Windows::Small, Windows::Large][..],
+            Road::Reordering => &[Windows::Stock, Windows::Small][..],
+        };
+        let rows = windows.iter().flat_map(|w| [(*w, false), (*w, true)]);
+        rows.flat_map(move |(windows, message)| {
+            [true, false].into_iter().flat_map(move |ours_sends| {
+                let cell = move |how| Self { road, message, windows, ours_sends, how };
+                How::ALL.into_iter().map(cell)
+            })
+        })
+    }
+
+    /// Bytes to be moved.
+    pub(crate) fn bytes(self) -> u64 {
+        match (self.road, self.windows) {
+            (Road::Clean, Windows::Large) => 6_000_000,
+            (Road::Clean, Windows::Stock) => 3_000_000,
+            _ => 1_000_000,
+        }
+    }
+
+    /// The largest message; small buffers hold no large ones.
+    pub(crate) fn largest(self) -> usize {
+        if self.windows == Windows::Small { 8_000 } else { 40_000 }
+    }
+
+    pub(crate) fn name(self) -> String {
+        let kind = if self.message { "messages" } else { "stream" };
+        let way = if self.ours_sends { "ours to stock" } else { "stock to ours" };
+        let (road, windows, how) = (self.road.title(), self.windows.title(), self.how);
+        format!("{road}, {kind}, windows {windows}, {way}, sender {how:?}")
+    }
+
+    /// What both ends are told, the role and the address aside.
+    pub(crate) fn words(self) -> String {
+        let mode = if self.message { "message" } else { "stream" };
+        let (bytes, largest) = (self.bytes(), self.largest());
+        let windows = self.windows.words();
+        format!("mode={mode} bytes={bytes} message={largest}{windows}")
+    }
+
+    /// How an end comes to its connection, with ports that no other connection uses.
+    pub(crate) fn meeting(self, sends: bool, peer: &str, number: usize) -> String {
+        let port = 20_000 + 2 * number;
+        let (own, other) = if sends { (port, port + 1) } else { (port + 1, port) };
+        match (self.how, sends) {
+            (How::Rendezvous, _) => {
+                format!("how=rendezvous addr={peer} port={other} local={own}")
+            }
+            (How::Calls, true) | (How::IsCalled, false) => {
+                format!("how=connect addr={peer} port={port}")
+            }
+            (How::Calls, false) | (How::IsCalled, true) => format!("how=listen port={port}"),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Our sockets and those of the stock library speak with each other, both ways, in every role,
+//! over an emulated path. What came of it is the table in `docs/udt4.md`: this test fails when the
+//! table does not say what it saw (`PACKTRAIN_BLESS=1` writes it).
+//!
+//! This program is also the programs in the emulation: an agent at the far host that starts what
+//! it is told, the near host's runs, and our end of each connection. The stock library's end is
+//! `stock.cpp`, built here. What this machine does not allow is skipped, loudly, or fails with
+//! `PACKTRAIN_TEST_STRICT=1`.
+#![allow(clippy::print_stdout, reason = "it has no harness to print for it")]
+
+mod agent;
+mod cells;
+mod ours;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use packtrain_emu::{EmuError, Plan, Topology, child, supervise};
+use packtrain_link::{LinkConfig, LossConfig, ReorderConfig};
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use cells::{Cell, Road};
+
+fn main() {
+    let role = std::env::args().nth(1).unwrap_or_default();
+    let rest: Vec<String> = std::env::args().skip(2).collect();
+    match role.as_str() {
+        "emulation" => emulation(),
+        "agent" => agent::listen(),
+        "near" => agent::near(&rest[0], Path::new(&rest[1])),
+        "ours" => ours::run(&rest),
+        // What test runners ask for.
+        "--list" => {}
+        _ => tests(),
+    }
+}
+
+fn tests() {
+    let strict = std::env::var("PACKTRAIN_TEST_STRICT").as_deref() == Ok("1");
+    let skip = |why: &str| {
+        assert!(!strict, "not skipped: {why}");
+        println!("*** SKIPPED: {why} ***");
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    if let Err(why) = build(dir.path()) {
+        return skip(&why);
+    }
+    let mut results = Vec::new();
+    for road in Road::ALL {
+        match travel(road, dir.path()) {
+            Ok(found) => results.extend(found),
+            Err(error @ EmuError::Forbidden(_)) => return skip(&error.to_string()),
+            Err(error) => panic!("{}: {error}", road.name()),
+        }
+    }
+    for (cell, result) in &results {
+        if let Err(why) = result {
+            println!("{}: {why}", cell.name());
+        }
+    }
+    table::check(&results);
+    let failed = results.iter().filter(|(_, result)| result.is_err()).count();
+    assert_eq!(failed, 0, "connections failed, see above");
+    println!("test {} connections with the stock library ... ok", results.len());
+}
+
+/// Builds the stock library's end.
+fn build(dir: &Path) -> Result<(), String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/stock.cpp");
+    let mut command = Command::new("g++");
+    command.args(["-O2", "-Wall", "-o"]).arg(dir.join("stock")).arg(source);
+    let output = command.args(["-ludt", "-lpthread"]).output();
+    let output = output.map_err(|e| format!("no g++ for the stock library's end: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("udt.h") || text.contains("-ludt"), "stock.cpp does not build:\n{text}");
+    Err("the stock library is not here (Debian's libudt-dev)".to_owned())
+}
+
+/// A connection and why it failed, if it did.
+pub(crate) type Tried = (Cell, Result<(), String>);
+
+/// Runs all connections of one kind of path.
+fn travel(road: Road, dir: &Path) -> Result<Vec<Tried>, EmuError> {
+    let mut command = Command::new(me());
+    command.arg("emulation");
+    let ended = supervise(command, &format!("{} {}", road.name(), dir.display()))?;
+    assert_eq!(ended.code, 0, "the near host of {}", road.name());
+    let results = dir.join(format!("{}.results", road.name()));
+    let text = std::fs::read_to_string(results).expect("results");
+    let cells: Vec<Cell> = Cell::all(road).collect();
+    assert_eq!(text.lines().count(), cells.len(), "each connection has a line");
+    let verdict = |line: &str| if line == "pass" { Ok(()) } else { Err(line.to_owned()) };
+    Ok(cells.into_iter().zip(text.lines().map(verdict)).collect())
+}
+
+pub(crate) fn me() -> PathBuf {
+    std::env::current_exe().expect("this program")
+}
+
+/// The process that emulates.
+fn emulation() {
+    let child = child().expect("a channel").expect("an emulation");
+    let (name, dir) = child.payload().split_once(' ').expect("a path's name and a folder");
+    let road = Road::named(name).expect("a path of this name");
+    let program = me().display().to_string();
+    let plan = Plan {
+        topology: Topology::pair(link(road, 1), link(road, 2)),
+        per_packet: false,
+        device: None,
+        tick: None,
+        buffers: None,
+        record: None,
+        command: ["/bin/sh", "-c", &format!("exec {program} near {name} {dir}")]
+            .map(Into::into)
+            .to_vec(),
+        on: "near".to_owned(),
+        others: vec![("far".to_owned(), format!("cd {dir}; exec {program} agent"))],
+    };
+    child.run(&plan);
+}
+
+fn link(road: Road, seed: u64) -> LinkConfig {
+    let mut link = LinkConfig::new(DataRate::from_mbps(300), Duration::from_millis(5), 800);
+    link.mtu = ByteCount(1_500);
+    link.seed = seed;
+    match road {
+        Road::Clean => {}
+        Road::Lossy => link.loss = LossConfig::Independent(0.01),
+        Road::Reordering => {
+            let extra = Duration::from_millis(2);
+            link.reorder = Some(ReorderConfig { probability: 0.02, extra });
+        }
+    }
+    link
+}
