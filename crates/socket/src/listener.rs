@@ -93,6 +93,10 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let mut state = self.handle.shared.lock();
+        let now = clock::now();
+        while let Some(id) = state.endpoint.accept() {
+            state.endpoint.abort(now, id);
+        }
         state.endpoint.stop_listening();
         state.closed = true;
         drop(state);

@@ -39,7 +39,7 @@ impl Port {
         socket.allow_fragments();
         let local = socket.local_addr();
         let (waker, sleeper) = thread::pair()?;
-        let endpoint = Endpoint::new(Secret(entropy::bytes()));
+        let endpoint = Endpoint::new(&Secret(entropy::bytes()));
         let shared = Arc::new(Shared::new(endpoint, waker));
         let handle = Handle::new(Arc::clone(&shared), local);
         std::thread::Builder::new()

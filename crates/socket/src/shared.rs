@@ -41,6 +41,8 @@ pub(crate) struct End {
     pub(crate) reading: Waiters,
     pub(crate) writing: Waiters,
     pub(crate) connected: bool,
+    /// It was closed here, and delivers what is left.
+    pub(crate) closing: bool,
     /// Nobody has it any more: it goes when it has ended.
     pub(crate) orphan: bool,
     pub(crate) ended: Option<EndReason>,
@@ -159,9 +161,11 @@ impl State {
             }
         }
         for (id, end) in &mut self.ends {
-            if end.room {
-                let left = self.endpoint.get(*id).map_or(0, |c| c.unacknowledged().get());
-                if left <= end.enough {
+            if end.room || end.closing {
+                let Some(connection) = self.endpoint.get(*id) else { continue };
+                // One that was closed is gone when its end is told.
+                end.unacknowledged = connection.unacknowledged().get();
+                if end.room && end.unacknowledged <= end.enough {
                     end.room = false;
                     end.writing.call(calls);
                     end.ring(calls);

@@ -88,7 +88,7 @@ impl Socket {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.wait(&self.send_timeout, writing, |state, now| self.try_send(state, now, bytes))
+        self.wait(&self.send_timeout, writing, |state, _| self.try_send(state, bytes))
     }
 
     /// Sends all of it, however long that takes; the time limit is for each wait.
@@ -177,7 +177,9 @@ impl Socket {
         let mut calls = Calls::default();
         let mut state = self.handle.shared.lock();
         let now = clock::now();
-        if state.ends.get(&self.id).is_some_and(|end| end.ended.is_none()) {
+        self.note_stats(&mut state);
+        if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
+            end.closing = true;
             state.endpoint.close(now, self.id);
             state.tell(now, &mut calls);
         }
@@ -186,13 +188,19 @@ impl Socket {
         self.handle.shared.wake();
     }
 
-    /// What the connection has done so far.
+    /// What the connection has done so far. Of one that was closed here and is over: what it had
+    /// done when it was last asked, or closed.
     pub fn stats(&self) -> Perf {
-        let state = self.handle.shared.lock();
-        match (state.endpoint.get(self.id), state.ends.get(&self.id)) {
-            (_, Some(end)) if end.ended.is_some() => end.last.clone(),
-            (Some(connection), _) => connection.perf(clock::now()),
-            (None, end) => end.map(|end| end.last.clone()).unwrap_or_default(),
+        let mut state = self.handle.shared.lock();
+        self.note_stats(&mut state);
+        state.ends.get(&self.id).map(|end| end.last.clone()).unwrap_or_default()
+    }
+
+    /// Keeps the statistics as they are now: a connection that was closed here takes them along.
+    fn note_stats(&self, state: &mut State) {
+        let Some(connection) = state.endpoint.get(self.id) else { return };
+        if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
+            end.last = connection.perf(clock::now());
         }
     }
 
@@ -208,10 +216,10 @@ impl Socket {
         ByteCount(end.accepted.saturating_sub(left))
     }
 
-    /// Bytes that can be read now.
-    pub fn readable(&self) -> ByteCount {
+    /// Bytes that arrived and were not read; of a stream, those behind a gap included.
+    pub fn received(&self) -> ByteCount {
         let state = self.handle.shared.lock();
-        state.endpoint.get(self.id).map_or(ByteCount::ZERO, Connection::readable)
+        state.endpoint.get(self.id).map_or(ByteCount::ZERO, Connection::received)
     }
 
     /// Datagrams that this host dropped at the port before they were read, estimated: the UDP
@@ -232,13 +240,8 @@ impl Socket {
         }
     }
 
-    pub(crate) fn try_send(
-        &self,
-        state: &mut State,
-        now: Time,
-        bytes: &[u8],
-    ) -> Result<Option<usize>, Error> {
-        let sent = connection(state, self.id)?.send(now, &bytes[..bytes.len().min(PIECE)])?;
+    pub(crate) fn try_send(&self, state: &mut State, bytes: &[u8]) -> Result<Option<usize>, Error> {
+        let sent = connection(state, self.id)?.send(&bytes[..bytes.len().min(PIECE)])?;
         if let Some(end) = state.ends.get_mut(&self.id) {
             end.accepted += sent as u64;
         }
@@ -276,7 +279,7 @@ impl Socket {
             Some(connection) => {
                 let room = connection.status() == Status::Open
                     && connection.perf(clock::now()).send_room > ByteCount::ZERO;
-                (ended || connection.readable() > ByteCount::ZERO, ended || room)
+                (ended || connection.is_readable(), ended || room)
             }
             None => (true, true),
         }

@@ -35,7 +35,7 @@ impl Socket {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll(cx, |end| &mut end.writing, |state, now| self.try_send(state, now, bytes))
+        self.poll(cx, |end| &mut end.writing, |state, _| self.try_send(state, bytes))
     }
 
     /// Receives bytes of a stream, as [`Socket::recv`] does.
