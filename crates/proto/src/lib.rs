@@ -38,7 +38,7 @@ pub use seam::{
 };
 pub use stats::{FlowStats, Limit};
 
-/// For fuzzers: what lies behind the authentication.
+/// For fuzzers, what lies behind the authentication; for measurements, what is inside.
 #[doc(hidden)]
 pub mod fuzzing {
     /// Reads the plaintext of a control packet and writes what it read.
@@ -48,4 +48,6 @@ pub mod fuzzing {
             crate::codec::frame::write(frame, &mut out);
         }
     }
+
+    pub use crate::udt::drill::losses as udt_losses;
 }

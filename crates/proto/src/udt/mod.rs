@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod arrival;
+pub(crate) mod drill;
 mod losslist;
 mod message;
 mod pace;
