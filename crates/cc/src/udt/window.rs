@@ -57,6 +57,7 @@ impl Window {
             }
             _ => self.packets * ALPHA + rate * self.wait() * (1.0 - ALPHA),
         };
-        self.set(packets);
+        // The agent of 2003 kept whole packets, rounded up.
+        self.set(if self.variant == Variant::Ns2 { packets.ceil() } else { packets });
     }
 }

@@ -193,7 +193,9 @@ impl Sender {
     /// How many new units flow window and receiver allow, or which of them forbids any.
     fn room_for_fresh(&self) -> Result<u64, Limit> {
         let datagram = self.config.datagram.get().max(1);
-        let window = (self.controller.cwnd().get() / datagram).max(1).min(self.config.window);
+        // W need not be whole, and rounded down it would only ever shrink: what arrives in a
+        // round trip of a flow that its window limits is no more than the window.
+        let window = self.controller.cwnd().get().div_ceil(datagram).clamp(1, self.config.window);
         let next = self.flight.next();
         let window = (self.flight.acked() + window).saturating_sub(next);
         let room = self.room.saturating_sub(next);
