@@ -195,6 +195,36 @@ pub enum Signal {
     DelayTrend,
 }
 
+impl Signal {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Rtt,
+        Self::QueueingDelay,
+        Self::DeliveryRate,
+        Self::ArrivalRate,
+        Self::Capacity,
+        Self::Losses,
+        Self::HostDrops,
+        Self::Ecn,
+        Self::DelayTrend,
+    ];
+
+    /// What it is, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rtt => "round trips",
+            Self::QueueingDelay => "one-way queueing delay",
+            Self::DeliveryRate => "the rate of delivery",
+            Self::ArrivalRate => "the rate of arrival",
+            Self::Capacity => "the capacity of the path",
+            Self::Losses => "losses",
+            Self::HostDrops => "drops in the receiving host",
+            Self::Ecn => "congestion marks",
+            Self::DelayTrend => "whether the delay grows",
+        }
+    }
+}
+
 /// A set of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals(u16);
@@ -203,6 +233,12 @@ impl Signals {
     /// The set of `signals`.
     pub fn of(signals: &[Signal]) -> Self {
         Self(signals.iter().fold(0, |bits, s| bits | 1 << *s as u16))
+    }
+
+    /// The signals of `other` that are not in this set.
+    pub fn lacks(self, other: Self) -> Vec<Signal> {
+        let is = |signal: &Signal| other.0 & !self.0 & 1 << *signal as u16 != 0;
+        Signal::ALL.into_iter().filter(is).collect()
     }
 
     /// Whether every signal of `other` is in this set.

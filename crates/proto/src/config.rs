@@ -2,7 +2,12 @@
 
 use std::net::SocketAddr;
 
+use packtrain_cc::Signals;
+use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration};
+
+use crate::codec::header::{DATA_OVERHEAD, UNIT_OVERHEAD};
+use crate::seam::TRAIN_PACKETS;
 
 /// Every limit of the transport in one place.
 pub mod limits {
@@ -34,6 +39,8 @@ pub mod limits {
     pub const PHASE_BITS: u32 = 22;
     /// Packet numbers a receiver remembers, per lane.
     pub const WINDOW_PACKETS: u64 = 1 << 18;
+    /// Data units under way at most, and accepted beyond the first that is missing.
+    pub const WINDOW_UNITS: u64 = 1 << 22;
     /// Events not yet fetched by the owner, after which the log drops lines.
     pub const LOG_LINES: usize = 10_000;
 }
@@ -45,6 +52,60 @@ pub enum Role {
     Sender,
     /// This end receives it.
     Receiver,
+}
+
+/// How the receiver tells what arrived, and so how losses are found and repaired: a closed set.
+/// Both ends of a flow must mean the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FeedbackKind {
+    /// Reports of packet numbers; any number of lanes.
+    #[default]
+    Native,
+    /// UDT's: numbered data units, acknowledged by timer, losses reported at once; one lane.
+    Udt(Variant),
+}
+
+impl FeedbackKind {
+    /// Its name, without the variant.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Udt(_) => "udt",
+        }
+    }
+
+    /// Its name with the variant, such as `udt:grid`: how two ends tell each other what they mean.
+    pub fn label(self) -> String {
+        match self {
+            Self::Native => self.name().to_owned(),
+            Self::Udt(variant) => format!("{}:{}", self.name(), variant.name()),
+        }
+    }
+
+    /// The feedback with this label.
+    pub fn labelled(label: &str) -> Option<Self> {
+        match label.split_once(':') {
+            None if label == "native" => Some(Self::Native),
+            Some(("udt", variant)) => Variant::named(variant).map(Self::Udt),
+            _ => None,
+        }
+    }
+
+    /// The signals that it provides: a controller that needs others is refused.
+    pub fn provides(self) -> Signals {
+        match self {
+            Self::Native => crate::core::native_signals(),
+            Self::Udt(variant) => crate::udt::signals(variant),
+        }
+    }
+
+    /// What a data packet costs beside its payload, in bytes.
+    pub(crate) fn overhead(self) -> usize {
+        match self {
+            Self::Native => DATA_OVERHEAD,
+            Self::Udt(_) => UNIT_OVERHEAD,
+        }
+    }
 }
 
 /// How packets are sealed. Every suite encrypts and authenticates.
@@ -95,6 +156,14 @@ pub struct FlowConfig {
     pub seed: u64,
     /// Sender: mark packets ECN-capable, ECT(0).
     pub ecn: bool,
+    /// How the receiver tells what arrived.
+    pub feedback: FeedbackKind,
+    /// Feedback `udt`, for experiments: most packets back to back, 44 for all that may.
+    #[doc(hidden)]
+    pub train: u32,
+    /// Feedback `udt`, receiver, for experiments: warn of rising delay.
+    #[doc(hidden)]
+    pub warnings: bool,
 }
 
 impl FlowConfig {
@@ -111,6 +180,9 @@ impl FlowConfig {
             room: ByteCount(16 << 20),
             seed: u64::from(flow_id),
             ecn: false,
+            feedback: FeedbackKind::Native,
+            train: TRAIN_PACKETS,
+            warnings: true,
         }
     }
 }
@@ -125,6 +197,11 @@ pub(crate) struct CoreConfig {
     pub(crate) rate_ceiling: Option<DataRate>,
     pub(crate) room: ByteCount,
     pub(crate) seed: u64,
+    pub(crate) feedback: FeedbackKind,
+    /// Feedback `udt`: most packets back to back.
+    pub(crate) train: u32,
+    /// Feedback `udt`, receiver: warn of rising delay.
+    pub(crate) warnings: bool,
 }
 
 impl From<&FlowConfig> for CoreConfig {
@@ -137,6 +214,9 @@ impl From<&FlowConfig> for CoreConfig {
             rate_ceiling: config.rate_ceiling,
             room: config.room,
             seed: config.seed,
+            feedback: config.feedback,
+            train: config.train,
+            warnings: config.warnings,
         }
     }
 }
@@ -153,9 +233,12 @@ pub enum FlowError {
     /// A sender without a controller.
     #[error("a sender needs a congestion controller")]
     NoController,
-    /// The controller needs a signal that the native feedback lacks.
-    #[error("the controller `{0}` needs a signal that this feedback does not provide")]
-    Signals(&'static str),
+    /// A feedback that counts in units goes by one lane: several would look like reordering.
+    #[error("a flow with the feedback `udt` has one lane, not {0}")]
+    OneLane(usize),
+    /// The controller (first) needs a signal that the feedback (second) lacks.
+    #[error("the controller `{0}` needs a signal that the feedback `{1}` does not provide")]
+    Signals(&'static str, &'static str),
     /// The keys could not be derived.
     #[error("the keys of the flow could not be derived")]
     Keys,

@@ -7,9 +7,10 @@ use packtrain_cc::CongestionController;
 use packtrain_units::{ByteCount, Offset, Time};
 
 use crate::codec::frame;
-use crate::codec::header::{DATA_OVERHEAD, Header, expand};
+use crate::codec::header::{Header, expand};
 use crate::codec::keys::{Opener, Sealer};
 use crate::codec::sealing::Sealing;
+use crate::codec::unit;
 use crate::config::{CoreConfig, FlowConfig, FlowError};
 use crate::core::edge::{Arrivals, Left};
 use crate::core::{Core, Envelope};
@@ -27,6 +28,8 @@ pub struct Flow {
     opener: Opener,
     flow_id: u32,
     ecn: u8,
+    /// What a data packet costs beside its payload, in bytes.
+    overhead: usize,
     text: Vec<u8>,
 }
 
@@ -48,6 +51,7 @@ impl Flow {
             opener: Opener::new(&config.keys, config.role, lanes),
             flow_id: config.flow_id,
             ecn: if config.ecn { ECT0 } else { 0 },
+            overhead: config.feedback.overhead(),
             text: Vec::with_capacity(2048),
         })
     }
@@ -124,11 +128,11 @@ impl Flow {
         if out.len() < BATCH_BYTES {
             return None;
         }
-        let Self { core, sealer, flow_id, ecn, text, .. } = self;
+        let Self { core, sealer, flow_id, ecn, overhead, text, .. } = self;
         let mut sealing = Sealing { sealer, flow_id: *flow_id, text, payload, out, len: 0 };
         let Left { lane, to, size } = core.transmit(now, &mut sealing)?;
         let len = sealing.len;
-        let segment = size.map_or(len, |size| (usize::from(size) + DATA_OVERHEAD).min(len));
+        let segment = size.map_or(len, |size| (usize::from(size) + *overhead).min(len));
         Some(Transmit { lane, to, len, segment, ecn: *ecn })
     }
 
@@ -203,6 +207,13 @@ impl Flow {
         };
         let envelope = Envelope { lane, pn, from, size };
         let sane = match header.offset {
+            Some(offset) if header.unit => {
+                let expected = self.core.expected_unit().unwrap_or(0);
+                unit::split(text, expected).is_some_and(|(unit, text)| {
+                    let place = || placement.place(Offset(offset), text);
+                    self.core.on_unit(now, &envelope, unit, (offset, text.len()), place)
+                })
+            }
             Some(offset) => {
                 let place = || placement.place(Offset(offset), text);
                 self.core.on_data(&envelope, offset, text.len(), place)

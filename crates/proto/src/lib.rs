@@ -30,8 +30,9 @@ mod udt;
 pub mod udt4;
 
 pub use codec::header::peek;
-pub use config::{FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
+pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
 pub use flow::Flow;
+pub use packtrain_cc::udt::Variant;
 pub use seam::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Fill, Payload, Placed, Placement, TRAIN_PACKETS,
     Transmit,

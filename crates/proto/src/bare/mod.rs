@@ -43,11 +43,10 @@ use packtrain_units::{ByteCount, DataRate, Offset, Time};
 
 pub use self::packet::{BareControl, BarePacket, BareTrain};
 pub use self::pool::{Nothing, Pool, Room};
-use crate::config::{CoreConfig, FlowError, Role};
+use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
 use crate::core::edge::{Arrivals, Edge};
-use crate::core::ledger::Train;
-use crate::core::{Control, Core, Envelope};
-use crate::seam::{CloseReason, Event, Fill};
+use crate::core::{Control, Core, Envelope, Load};
+use crate::seam::{CloseReason, Event, Fill, TRAIN_PACKETS};
 use crate::stats::FlowStats;
 
 /// What a bare flow is given at start: a [`FlowConfig`](crate::FlowConfig) without keys and
@@ -68,6 +67,12 @@ pub struct BareConfig {
     pub room: Room,
     /// Seed of everything random in it.
     pub seed: u64,
+    /// How the receiver tells what arrived; `udt` goes by one lane.
+    pub feedback: FeedbackKind,
+    /// Feedback `udt`: most packets back to back. One is the paper's pacing by packet.
+    pub train: u32,
+    /// Feedback `udt`, receiver: whether it warns of rising delay.
+    pub warnings: bool,
 }
 
 impl BareConfig {
@@ -81,6 +86,9 @@ impl BareConfig {
             rate_ceiling: None,
             room: Room::Endless,
             seed: 1,
+            feedback: FeedbackKind::Native,
+            train: TRAIN_PACKETS,
+            warnings: true,
         }
     }
 }
@@ -105,7 +113,7 @@ impl BareFlow {
         controller: Option<Box<dyn CongestionController>>,
         now: Time,
     ) -> Result<Self, FlowError> {
-        let BareConfig { role, lanes, mtu, max_mtu, rate_ceiling, room, seed } = config;
+        let BareConfig { role, lanes, room, .. } = config;
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let known = |lane| match role {
             Role::Sender => vec![address(peer, lane)],
@@ -114,7 +122,18 @@ impl BareFlow {
         let peers = (0..lanes).map(known).collect();
         let pool = Pool::new(room, now);
         let room = pool.room_now();
-        let core = CoreConfig { role, peers, mtu, max_mtu, rate_ceiling, room, seed };
+        let core = CoreConfig {
+            role,
+            peers,
+            mtu: config.mtu,
+            max_mtu: config.max_mtu,
+            rate_ceiling: config.rate_ceiling,
+            room,
+            seed: config.seed,
+            feedback: config.feedback,
+            train: config.train,
+            warnings: config.warnings,
+        };
         let core = Core::new(core, controller, now)?;
         Ok(Self { core, pool, peer, out: VecDeque::new(), text: Vec::new() })
     }
@@ -156,7 +175,7 @@ impl BareFlow {
             let mut arrivals = Arrivals::default();
             for packet in batch {
                 match packet {
-                    BarePacket::Train(train) => self.on_train(train, &mut arrivals),
+                    BarePacket::Train(train) => self.on_train(now, train, &mut arrivals),
                     BarePacket::Control(control) => self.on_control(now, control, &mut arrivals),
                 }
             }
@@ -237,7 +256,7 @@ impl BareFlow {
         self.core.log.poll()
     }
 
-    fn on_train(&mut self, packets: &BareTrain, arrivals: &mut Arrivals) {
+    fn on_train(&mut self, now: Time, packets: &BareTrain, arrivals: &mut Arrivals) {
         let Self { core, pool, .. } = self;
         let (lane, train) = (packets.lane(), packets.train());
         let envelope = |i: u32| Envelope {
@@ -246,16 +265,27 @@ impl BareFlow {
             from: address(self.peer, lane),
             size: packets.datagram(i).get() as usize,
         };
-        if core.on_train(lane, train, || pool.put_train(train)) {
+        let put = || pool.put_train(train);
+        let whole = match packets.unit() {
+            Some(unit) => core.on_units(now, lane, train, unit, put),
+            None => core.on_train(lane, train, put),
+        };
+        if whole {
             arrivals.add(train.count as usize, envelope(train.count - 1));
             return;
         }
         for i in 0..train.count {
             let envelope = envelope(i);
             let (a, b) = train.span(i, i + 1);
-            if core.is_new(lane, envelope.pn)
-                && core.on_data(&envelope, a, (b - a) as usize, || pool.put(a, b))
-            {
+            if !core.is_new(lane, envelope.pn) {
+                continue;
+            }
+            let (len, put) = ((b - a) as usize, || pool.put(a, b));
+            let sane = match packets.unit().map(|unit| unit.from(i)) {
+                Some(unit) => core.on_unit(now, &envelope, unit, (a, len), put),
+                None => core.on_data(&envelope, a, len, put),
+            };
+            if sane {
                 arrivals.add(1, envelope);
             }
         }
@@ -290,9 +320,9 @@ impl Edge for Gathering<'_> {
         true
     }
 
-    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill) {
-        self.out.push_back(BarePacket::Train(BareTrain::new(lane, *train)));
-        (train.count, Fill::Ready)
+    fn data(&mut self, lane: u8, load: &Load) -> (u32, Fill) {
+        self.out.push_back(BarePacket::Train(BareTrain::new(lane, load)));
+        (load.train.count, Fill::Ready)
     }
 }
 

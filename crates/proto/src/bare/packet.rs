@@ -3,9 +3,9 @@
 use packtrain_units::{ByteCount, Offset};
 
 use crate::codec::frame::{self, Frame};
-use crate::codec::header::{CONTROL_HEAD, DATA_OVERHEAD, TAG};
-use crate::core::Control;
+use crate::codec::header::{CONTROL_HEAD, DATA_OVERHEAD, TAG, UNIT_OVERHEAD};
 use crate::core::ledger::Train;
+use crate::core::{Control, Load, Unit};
 
 /// Packets of one lane with consecutive numbers, or one control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +56,22 @@ impl BarePacket {
 pub struct BareTrain {
     lane: u8,
     train: Train,
+    unit: Option<Unit>,
 }
 
 impl BareTrain {
-    pub(super) fn new(lane: u8, train: Train) -> Self {
-        Self { lane, train }
+    pub(super) fn new(lane: u8, load: &Load) -> Self {
+        Self { lane, train: load.train, unit: load.unit }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_unit(self, unit: Option<Unit>) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// Which data units they are, where the feedback counts in units.
+    pub(super) fn unit(&self) -> Option<Unit> {
+        self.unit
     }
 
     pub(super) fn train(&self) -> &Train {
@@ -90,7 +101,8 @@ impl BareTrain {
     /// UDP payload bytes of packet `i`: payload, header and tag.
     pub fn datagram(&self, i: u32) -> ByteCount {
         let payload = if i + 1 == self.train.count { self.train.last } else { self.train.size };
-        ByteCount(u64::from(payload) + DATA_OVERHEAD as u64)
+        let overhead = if self.unit.is_some() { UNIT_OVERHEAD } else { DATA_OVERHEAD };
+        ByteCount(u64::from(payload) + overhead as u64)
     }
 
     /// Cuts off and returns the packets from `at` on; `0 < at < count`.
@@ -104,14 +116,21 @@ impl BareTrain {
         };
         self.train.count = at;
         self.train.last = self.train.size;
-        Self { lane: self.lane, train }
+        Self { lane: self.lane, train, unit: self.unit.map(|unit| unit.from(at)) }
     }
 
-    /// Puts the packets of `next` behind, if they follow at once in number, offset and size.
+    /// Puts the packets of `next` behind, if they follow at once in number, offset and size
+    /// (and, being data units, as such and back to back).
     /// False, and nothing is changed, if not or if they would be more than 64 together.
     pub fn join(&mut self, next: &Self) -> bool {
         let (a, b) = (&mut self.train, &next.train);
+        let follows = match (self.unit, next.unit) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.from(a.count) == other,
+            _ => false,
+        };
         let fits = self.lane == next.lane
+            && follows
             && a.end() == b.first
             && a.offset + a.bytes() == b.offset
             && a.last == a.size

@@ -2,15 +2,20 @@ use packtrain_units::{Duration, Offset};
 use proptest::prelude::*;
 
 use super::*;
+use crate::Variant;
+use crate::core::Unit;
+use crate::core::ledger::Train;
 use crate::seam::Placed;
 
 /// A receiver that has been greeted, so that it reports.
-fn receiver(room: Room) -> BareFlow {
-    BareFlow::new(BareConfig { room, ..BareConfig::new(Role::Receiver) }, None, Time::ZERO).unwrap()
+fn receiver(room: Room, feedback: FeedbackKind) -> BareFlow {
+    let config = BareConfig { room, feedback, ..BareConfig::new(Role::Receiver) };
+    BareFlow::new(config, None, Time::ZERO).unwrap()
 }
 
 fn train(first: u64, count: u32, offset: u64, last: u16) -> BareTrain {
-    BareTrain::new(0, Train { first, count, size: 1439, last, offset })
+    let train = Train { first, count, size: 1439, last, offset };
+    BareTrain::new(0, &Load { train, repeat: false, unit: None })
 }
 
 #[test]
@@ -53,16 +58,24 @@ proptest! {
         trains in proptest::collection::vec(
             (0u64..400, 1u32..=44, 0u64..600, 1u16..=1439), 1..40),
         small in any::<bool>(),
+        units in proptest::option::of((0u64..50, any::<bool>())),
     ) {
         let room = if small {
             Room::Limited { size: ByteCount(200_000), drain: DataRate::from_mbps(500) }
         } else {
             Room::Endless
         };
-        let (mut whole, mut single) = (receiver(room), receiver(room));
+        let feedback = match units {
+            Some(_) => FeedbackKind::Udt(Variant::Grid),
+            None => FeedbackKind::Native,
+        };
+        let (mut whole, mut single) = (receiver(room, feedback), receiver(room, feedback));
         for (i, (first, count, offset, last)) in trains.into_iter().enumerate() {
             let now = Time::ZERO + Duration::from_millis(i as u64);
+            // Units follow offsets, but for what a hostile sender would do.
+            let unit = units.map(|(shift, joined)| Unit { first: offset + shift % (1 + i as u64), joined });
             let mut rest = train(first, count, offset * 1439, last);
+            rest = rest.with_unit(unit);
             let good = whole.handle(now, now, None, &[BarePacket::Train(rest.clone())]);
             let mut packets = Vec::new();
             while rest.count() > 1 {

@@ -2,7 +2,10 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::codec::message;
+pub(crate) use crate::codec::message::{Host, nak_pieces};
 use crate::codec::varint::{self, Reader, put};
+use crate::udt::{self, Message};
 
 const PADDING: u8 = 0;
 const PING: u8 = 1;
@@ -34,6 +37,15 @@ pub(crate) enum Frame {
         /// Why: see `close_code`.
         code: u8,
     },
+    /// Feedback in units: an acknowledgement, and what its host tells.
+    Ack {
+        /// What arrived.
+        ack: udt::Ack,
+        /// The receiving host.
+        host: Host,
+    },
+    /// Feedback in units: any other message.
+    Unit(Message),
 }
 
 /// One message of the feedback.
@@ -103,7 +115,11 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
             }
             REPORT => frames.push(Frame::Report(parse_report(&mut reader)?)),
             CLOSE => frames.push(Frame::Close { code: reader.byte()? }),
-            _ => return None,
+            message::ACK => {
+                let (ack, host) = message::parse_ack(&mut reader)?;
+                frames.push(Frame::Ack { ack, host });
+            }
+            kind => frames.push(Frame::Unit(message::parse(kind, &mut reader)?)),
         }
     }
     Some(frames)
@@ -127,6 +143,8 @@ pub(crate) fn write(frame: &Frame, out: &mut Vec<u8>) {
             write_report(report, out);
         }
         Frame::Close { code } => out.extend_from_slice(&[CLOSE, *code]),
+        Frame::Ack { ack, host } => message::write_ack(ack, host, out),
+        Frame::Unit(message) => message::write(message, out),
     }
 }
 

@@ -9,8 +9,14 @@ pub(crate) const TAG: usize = 16;
 /// What a data packet costs beside its payload, in bytes.
 pub(crate) const DATA_OVERHEAD: usize = DATA_HEAD + TAG;
 
+/// Bytes of a data unit's number before its payload, sealed with it.
+pub(crate) const UNIT: usize = 4;
+/// What a data packet with a unit costs beside its payload, in bytes.
+pub(crate) const UNIT_OVERHEAD: usize = DATA_OVERHEAD + UNIT;
+
 const KIND_DATA: u8 = 1;
 const KIND_CONTROL: u8 = 2;
+const KIND_UNIT: u8 = 3;
 
 /// A packet's clear header as it stands on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +26,8 @@ pub(crate) struct Header {
     pub(crate) low: u32,
     /// Present in data packets.
     pub(crate) offset: Option<u64>,
+    /// Whether the sealed part of a data packet begins with the number of its unit.
+    pub(crate) unit: bool,
 }
 
 impl Header {
@@ -31,19 +39,26 @@ impl Header {
         let flow_id = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
         let low = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         let (offset, size) = match head[0] & 0x0f {
-            KIND_DATA => {
+            KIND_DATA | KIND_UNIT => {
                 let offset = datagram[CONTROL_HEAD..].first_chunk::<8>()?;
                 (Some(u64::from_be_bytes(*offset)), DATA_HEAD)
             }
             KIND_CONTROL => (None, CONTROL_HEAD),
             _ => return None,
         };
-        (datagram.len() >= size + TAG).then_some((Self { lane, flow_id, low, offset }, size))
+        let unit = head[0] & 0x0f == KIND_UNIT;
+        let least = size + TAG + if unit { UNIT } else { 0 };
+        let header = Self { lane, flow_id, low, offset, unit };
+        (datagram.len() >= least).then_some((header, size))
     }
 
     /// Writes the header to the front of `out` and says how long it is.
     pub(crate) fn write(&self, out: &mut [u8]) -> usize {
-        let kind = if self.offset.is_some() { KIND_DATA } else { KIND_CONTROL };
+        let kind = match (self.offset, self.unit) {
+            (None, _) => KIND_CONTROL,
+            (Some(_), false) => KIND_DATA,
+            (Some(_), true) => KIND_UNIT,
+        };
         out[0] = kind | self.lane << 4;
         out[1..5].copy_from_slice(&self.flow_id.to_be_bytes());
         out[5..9].copy_from_slice(&self.low.to_be_bytes());
@@ -86,11 +101,18 @@ mod tests {
     #[test]
     fn golden_data_header() {
         let mut out = [0; DATA_HEAD];
-        let header =
-            Header { lane: 3, flow_id: 0x0102_0304, low: 0xa0b0_c0d0, offset: Some(0x1122_3344) };
+        let header = Header {
+            lane: 3,
+            flow_id: 0x0102_0304,
+            low: 0xa0b0_c0d0,
+            offset: Some(0x1122_3344),
+            unit: false,
+        };
         assert_eq!(header.write(&mut out), DATA_HEAD);
         let golden = [0x31, 1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0, 0, 0, 0, 0, 0x11, 0x22, 0x33, 0x44];
         assert_eq!(out, golden);
+        Header { unit: true, ..header }.write(&mut out);
+        assert_eq!(out[0], 0x33);
     }
 
     proptest! {

@@ -3,11 +3,11 @@
 use packtrain_units::Offset;
 
 use crate::codec::frame;
-use crate::codec::header::{CONTROL_HEAD, DATA_HEAD, DATA_OVERHEAD, Header, TAG};
+use crate::codec::header::{CONTROL_HEAD, DATA_HEAD, Header, TAG, UNIT};
 use crate::codec::keys::Sealer;
-use crate::core::Control;
+use crate::codec::unit;
 use crate::core::edge::Edge;
-use crate::core::ledger::Train;
+use crate::core::{Control, Load};
 use crate::seam::{Fill, Payload};
 
 /// One batch being written.
@@ -27,23 +27,30 @@ impl<P: Payload> Edge for Sealing<'_, P> {
         self.seal_control(control, pn).is_some()
     }
 
-    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill) {
+    fn data(&mut self, lane: u8, load: &Load) -> (u32, Fill) {
+        let train = &load.train;
         let mut offset = train.offset;
+        let inner = if load.unit.is_some() { UNIT } else { 0 };
         for i in 0..train.count {
             let size = usize::from(if i + 1 == train.count { train.last } else { train.size });
-            let packet = &mut self.out[self.len..self.len + size + DATA_OVERHEAD];
-            let bytes = &mut packet[DATA_HEAD..DATA_HEAD + size];
+            let len = DATA_HEAD + inner + size + TAG;
+            let packet = &mut self.out[self.len..self.len + len];
+            let bytes = &mut packet[DATA_HEAD + inner..DATA_HEAD + inner + size];
             let fill = self.payload.fill(Offset(offset), bytes);
             if fill != Fill::Ready {
                 return (i, fill);
             }
             let pn = train.first + u64::from(i);
             let (flow_id, low) = (self.flow_id, pn as u32);
-            Header { lane, flow_id, low, offset: Some(offset) }.write(packet);
+            let header = Header { lane, flow_id, low, offset: Some(offset), unit: inner > 0 };
+            header.write(packet);
+            if let Some(unit) = load.unit.map(|unit| unit.from(i)) {
+                packet[DATA_HEAD..DATA_HEAD + UNIT].copy_from_slice(&unit::write(unit));
+            }
             if self.sealer.seal(lane, pn, packet, DATA_HEAD).is_none() {
                 return (i, Fill::Pending);
             }
-            self.len += size + DATA_OVERHEAD;
+            self.len += len;
             offset += size as u64;
         }
         (train.count, Fill::Ready)
@@ -61,7 +68,8 @@ impl<P> Sealing<'_, P> {
         }
         let len = CONTROL_HEAD + self.text.len() + TAG;
         let packet = self.out.get_mut(..len)?;
-        Header { lane, flow_id: self.flow_id, low: pn as u32, offset: None }.write(packet);
+        let (flow_id, low) = (self.flow_id, pn as u32);
+        Header { lane, flow_id, low, offset: None, unit: false }.write(packet);
         packet[CONTROL_HEAD..len - TAG].copy_from_slice(self.text);
         self.sealer.seal(lane, pn, packet, CONTROL_HEAD)?;
         self.len = len;

@@ -2,6 +2,9 @@
 //! acknowledged.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+
+use packtrain_units::Offset;
 
 use crate::core::ranges::Ranges;
 
@@ -29,6 +32,11 @@ impl Backlog {
     /// Bytes assigned and not acknowledged.
     pub(crate) fn unacked(&self) -> u64 {
         self.unacked.total()
+    }
+
+    /// Bytes not sent yet.
+    pub(crate) fn fresh(&self) -> u64 {
+        self.fresh_bytes
     }
 
     /// Bytes that could be sent now.
@@ -82,6 +90,32 @@ impl Backlog {
             self.lost.remove(a, b, |_, _| {});
         }
         self.unacked.remove(a, b, new);
+    }
+
+    /// `a..b` arrived: what of it was not known to have joins `released`.
+    pub(crate) fn release(&mut self, a: u64, b: u64, released: &mut Vec<Range<Offset>>) {
+        self.acked(a, b, |a, b| match released.last_mut() {
+            Some(last) if last.end.get() == a => last.end = Offset(b),
+            _ => released.push(Offset(a)..Offset(b)),
+        });
+    }
+
+    /// What of `a..b` is not acknowledged goes before everything that is to be sent; it must have
+    /// been sent.
+    pub(crate) fn again(&mut self, a: u64, b: u64) {
+        let mut at = b;
+        while at > a {
+            let Some((start, end)) = self.unacked.below(at).filter(|(_, end)| *end > a) else {
+                break;
+            };
+            let (start, end) = (start.max(a), end.min(at));
+            self.fresh_bytes += end - start;
+            match self.fresh.front_mut() {
+                Some(front) if front.0 == end => front.0 = start,
+                _ => self.fresh.push_front((start, end)),
+            }
+            at = start;
+        }
     }
 
     /// `a..b` was lost: what of it is not acknowledged is to be repeated.
@@ -151,6 +185,23 @@ mod tests {
         backlog.lost(0, 150);
         assert_eq!(backlog.sendable(), 50, "what is acknowledged is never repeated");
         assert_eq!(backlog.unacked(), 50);
+    }
+
+    #[test]
+    fn what_is_to_be_sent_again_comes_first() {
+        let mut backlog = Backlog::default();
+        backlog.assign(0, 100);
+        backlog.assign(200, 300);
+        backlog.advance(false, 80);
+        assert_eq!(acked(&mut backlog, 20, 40), [(20, 40)]);
+        backlog.again(10, 60);
+        backlog.again(70, 80);
+        assert_eq!(backlog.fresh(), 10 + 20 + 10 + 20 + 100);
+        assert_eq!(backlog.next(true), Some(Piece { offset: 70, len: 10, repeat: false }));
+        backlog.advance(false, 10);
+        assert_eq!(backlog.next(true), Some(Piece { offset: 10, len: 10, repeat: false }));
+        backlog.advance(false, 10);
+        assert_eq!(backlog.next(true), Some(Piece { offset: 40, len: 20, repeat: false }));
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 
 use packtrain_units::{ByteCount, Time};
 
-use crate::core::ledger::Train;
-use crate::core::{Burst, Control, Core, Envelope};
+use crate::core::{Burst, Control, Core, Envelope, Load};
 use crate::seam::Fill;
 
 /// Congestion experienced (RFC 3168).
@@ -18,7 +17,7 @@ pub(crate) trait Edge {
     fn control(&mut self, control: &Control, pn: u64) -> bool;
 
     /// Writes as many packets of a train as the payload has: how many, and why it stopped.
-    fn data(&mut self, lane: u8, train: &Train) -> (u32, Fill);
+    fn data(&mut self, lane: u8, load: &Load) -> (u32, Fill);
 }
 
 /// What an edge was given to write in one go.
@@ -69,25 +68,27 @@ impl Core {
     fn fill(&mut self, now: Time, burst: &Burst, edge: &mut impl Edge) -> u32 {
         let (mut packets, mut skip_lost) = (0, false);
         while packets < burst.packets {
-            let next = self.next_train(burst, burst.packets - packets, skip_lost);
-            let Some((mut train, repeat)) = next else { break };
-            let (filled, fill) = edge.data(burst.lane, &train);
+            let next = self.next_train(now, burst, burst.packets - packets, skip_lost);
+            let Some(mut load) = next else { break };
+            let (filled, fill) = edge.data(burst.lane, &load);
+            let train = &mut load.train;
             if filled < train.count && filled > 0 {
                 train.last = train.size;
                 train.count = filled;
             }
             if filled > 0 {
-                self.sent(now, burst, train, repeat);
+                self.sent(now, burst, &load);
                 packets += filled;
             }
+            let train = &load.train;
             match fill {
                 Fill::Ready if train.last < train.size => break,
                 Fill::Ready => {}
-                Fill::Failed if filled == 0 => self.unreadable(now, &train),
+                Fill::Failed if filled == 0 => self.unreadable(now, train),
                 Fill::Failed => {}
-                Fill::Pending if repeat && !skip_lost => skip_lost = true,
+                Fill::Pending if load.repeat && !skip_lost => skip_lost = true,
                 Fill::Pending => {
-                    self.payload_pending();
+                    self.half.payload_pending();
                     break;
                 }
             }

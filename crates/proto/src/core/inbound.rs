@@ -5,12 +5,16 @@ use serde_json::json;
 
 use crate::breaker::Verdict;
 use crate::codec::frame::{Frame, Report};
+use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
+use crate::core::sender::Outcome;
 use crate::core::{Control, Core, Envelope};
 use crate::life::reason_of;
+use crate::mtu::Mtu;
 use crate::path::Answer;
 use crate::seam::{CloseReason, Event, Placed};
+use crate::udt::Message;
 
 impl Core {
     /// A data packet of `len` bytes arrived, to be put where `place` puts it. False if it makes no
@@ -23,7 +27,7 @@ impl Core {
         len: usize,
         place: impl FnOnce() -> Placed,
     ) -> bool {
-        let Some(receiver) = &mut self.receiver else { return false };
+        let Some(receiver) = self.half.native_receiver() else { return false };
         if len == 0 || offset.checked_add(len as u64).is_none() {
             return false;
         }
@@ -50,7 +54,7 @@ impl Core {
         train: &Train,
         place: impl FnOnce() -> Option<u32>,
     ) -> bool {
-        let Some(receiver) = &mut self.receiver else { return false };
+        let Some(receiver) = self.half.native_receiver() else { return false };
         let Some(Lane { window, .. }) = self.lanes.get_mut(usize::from(lane)) else { return false };
         if train.first < window.next() || self.life.is_over() {
             return false;
@@ -68,7 +72,7 @@ impl Core {
         let window = &mut self.lanes[usize::from(envelope.lane)].window;
         let gap = envelope.pn > window.next();
         window.set(envelope.pn);
-        if let Some(receiver) = &mut self.receiver {
+        if let Some(receiver) = self.half.native_receiver() {
             receiver.on_arrival(envelope.lane, envelope.pn, gap);
         }
         for frame in frames {
@@ -79,6 +83,10 @@ impl Core {
                 Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
                 Frame::Pong { token, .. } => self.on_pong(now, envelope, token),
                 Frame::Report(report) => self.on_report(now, &report),
+                Frame::Ack { ack, host } => {
+                    self.on_message(now, &Message::Ack(ack), Some(&host));
+                }
+                Frame::Unit(message) => self.on_message(now, &message, None),
                 Frame::Close { code } => self.end(now, reason_of(code), false),
             }
         }
@@ -99,9 +107,16 @@ impl Core {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
         }
-        if let Some(receiver) = &mut self.receiver {
-            receiver.on_batch(now, received_at, last.lane, last.pn);
-            receiver.set_room(now, room);
+        match &mut self.half {
+            Half::NativeReceiver(receiver) => {
+                receiver.on_batch(now, received_at, last.lane, last.pn);
+                receiver.set_room(now, room);
+            }
+            Half::UnitReceiver(receiver) => {
+                receiver.on_batch(now, received_at, last.lane);
+                receiver.set_room(now, room);
+            }
+            _ => {}
         }
     }
 
@@ -110,7 +125,7 @@ impl Core {
         let frame = Frame::Pong { token, size };
         let Envelope { lane, from: to, .. } = *envelope;
         self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
-        if let Some(receiver) = &mut self.receiver {
+        if let Some(receiver) = self.half.native_receiver() {
             if !rtt.is_zero() {
                 self.told_rtt = rtt;
             }
@@ -137,8 +152,11 @@ impl Core {
             }
             Answer::Alive(rtt) => {
                 // The sender measures with data; the receiver has only this.
-                if self.sender.is_none() {
+                if !self.half.is_sender() {
                     self.rtt.sample(now, rtt);
+                }
+                if let Some(sender) = self.half.unit_sender() {
+                    sender.on_alive(now);
                 }
             }
             Answer::Moved(to) => {
@@ -146,9 +164,7 @@ impl Core {
                 self.events.push_back(Event::PathChanged { lane: envelope.lane, to });
             }
             Answer::Unknown => {
-                if let Some(sender) = &mut self.sender
-                    && sender.mtu.on_pong(now, token)
-                {
+                if self.half.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token)) {
                     self.mtu_changed(now);
                 }
             }
@@ -156,7 +172,11 @@ impl Core {
     }
 
     fn on_report(&mut self, now: Time, report: &Report) {
-        let Some(sender) = &mut self.sender else { return };
+        if self.half.counts_units() {
+            self.on_strange_report(now);
+            return;
+        }
+        let Some(sender) = self.half.native_sender() else { return };
         self.stats.reports += 1;
         let lanes = &mut self.lanes;
         let outcome = sender.on_report(now, report, lanes, &mut self.rtt, &mut self.stats);
@@ -173,9 +193,14 @@ impl Core {
                 "rate": sender.pacing_rate().map(|r| r.as_bps()),
             })
         });
+        self.on_outcome(now, outcome, report.host_drops);
+    }
+
+    /// What feedback did besides feeding the controller; `host_drops` in all.
+    pub(super) fn on_outcome(&mut self, now: Time, outcome: Outcome, host_drops: u64) {
         if outcome.host_drops > 0 {
             let drain_rate = Some(outcome.drain).filter(|d| d.as_bps() > 0);
-            self.host_limited(report.host_drops, drain_rate);
+            self.host_limited(host_drops, drain_rate);
         }
         if outcome.mtu_changed {
             self.mtu_changed(now);
@@ -200,8 +225,10 @@ impl Core {
     }
 
     pub(super) fn mtu_changed(&mut self, now: Time) {
-        let Some(sender) = &self.sender else { return };
-        let mtu = sender.mtu.current();
+        let Some(mtu) = self.half.mtu().map(Mtu::current) else { return };
+        if let Some(sender) = self.half.unit_sender() {
+            sender.on_mtu();
+        }
         self.log.note(now, "mtu:changed", || json!({ "mtu": mtu }));
         self.events.push_back(Event::MtuChanged { mtu: ByteCount(u64::from(mtu)) });
     }

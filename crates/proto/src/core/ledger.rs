@@ -124,6 +124,11 @@ impl Ledger {
         self.next - 1
     }
 
+    /// Takes so many numbers for packets that the feedback follows by other numbers.
+    pub(crate) fn take_many(&mut self, count: u32) {
+        self.next += u64::from(count);
+    }
+
     /// A train left.
     pub(crate) fn push(&mut self, sent: Sent) {
         debug_assert!(sent.train.first >= self.next, "numbers only grow");

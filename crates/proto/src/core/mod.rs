@@ -4,7 +4,9 @@ mod backlog;
 mod credit;
 mod delay;
 mod delivery;
+mod drain;
 pub(crate) mod edge;
+mod half;
 mod inbound;
 pub(crate) mod lane;
 pub(crate) mod ledger;
@@ -14,6 +16,7 @@ mod receiver;
 mod rtt;
 mod sender;
 mod timers;
+pub(crate) mod units;
 mod window;
 
 use std::collections::VecDeque;
@@ -25,19 +28,19 @@ use packtrain_units::{ByteCount, Duration, Offset, Rng, Time};
 use serde_json::json;
 
 use crate::codec::frame::Frame;
-use crate::codec::header::DATA_OVERHEAD;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
-use crate::config::{CoreConfig, FlowError, Role};
+use crate::config::{CoreConfig, FeedbackKind, FlowError};
+use crate::core::backlog::Backlog;
+use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
-use crate::core::receiver::Receiver;
 use crate::core::rtt::Rtt;
-use crate::core::sender::Sender;
+pub(crate) use crate::core::sender::signals as native_signals;
 use crate::life::Life;
 use crate::mtu::Mtu;
 use crate::qlog::Log;
 use crate::seam::{BATCH_BYTES, CloseReason, Event};
-use crate::stats::{FlowStats, Limit};
+use crate::stats::FlowStats;
 
 /// One packet number in so many bursts is left out, to catch an optimistic acknowledger.
 const SKIP_EVERY: u64 = 128;
@@ -55,8 +58,9 @@ pub(crate) struct Core {
     rng: Rng,
     controls: VecDeque<Control>,
     events: VecDeque<Event>,
-    sender: Option<Sender>,
-    receiver: Option<Receiver>,
+    half: Half,
+    /// What a data packet costs beside its payload, in bytes.
+    overhead: u16,
     life: Life,
     next_lane: usize,
     idle_told: bool,
@@ -85,6 +89,32 @@ pub(crate) struct Burst {
     pub(crate) size: u16,
 }
 
+/// A train to send: its packets, and what they are to the feedback.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) train: Train,
+    /// It was sent before.
+    pub(crate) repeat: bool,
+    /// Which data units they are, where the feedback counts in units.
+    pub(crate) unit: Option<Unit>,
+}
+
+/// Data units with consecutive numbers, as far as packets must tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// Number of the first.
+    pub(crate) first: u64,
+    /// Whether the first leaves right behind the unit before it; each other does.
+    pub(crate) joined: bool,
+}
+
+impl Unit {
+    /// Those from the `i`th on.
+    pub(crate) fn from(self, i: u32) -> Self {
+        Self { first: self.first + u64::from(i), joined: self.joined || i > 0 }
+    }
+}
+
 /// The envelope of a packet that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
@@ -104,21 +134,13 @@ impl Core {
         if config.peers.is_empty() || config.peers.len() > LANES {
             return Err(FlowError::Lanes(config.peers.len()));
         }
+        if config.feedback != FeedbackKind::Native && config.peers.len() > 1 {
+            return Err(FlowError::OneLane(config.peers.len()));
+        }
         let mtu = datagram(config.mtu)?;
         let mtu = Mtu::new(mtu, datagram(config.max_mtu)?);
-        let (mut sender, mut receiver) = (None, None);
-        match config.role {
-            Role::Sender => {
-                let controller = controller.ok_or(FlowError::NoController)?;
-                if !sender::signals().covers(controller.needs()) {
-                    return Err(FlowError::Signals(controller.name()));
-                }
-                sender = Some(Sender::new(controller, config.rate_ceiling, mtu, now));
-            }
-            Role::Receiver => {
-                receiver = Some(Receiver::new(now, config.peers.len(), config.room));
-            }
-        }
+        let half = Half::new(&config, controller, mtu, now)?;
+        let overhead = config.feedback.overhead() as u16;
         let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, now)).collect();
         Ok(Self {
             lanes,
@@ -130,8 +152,8 @@ impl Core {
             rng: Rng::new(config.seed),
             controls: VecDeque::new(),
             events: VecDeque::new(),
-            sender,
-            receiver,
+            half,
+            overhead,
             life: Life::new(now),
             next_lane: 0,
             idle_told: true,
@@ -139,44 +161,52 @@ impl Core {
     }
 
     pub(crate) fn assign(&mut self, range: Range<Offset>) {
-        let Some(sender) = &mut self.sender else { return };
+        if !self.half.is_sender() {
+            return;
+        }
         if self.life.is_over() {
             self.events.push_back(Event::Returned(range));
             return;
         }
-        sender.backlog.assign(range.start.get(), range.end.get());
-        self.idle_told = sender.backlog.is_done();
+        self.half.assign(range.start.get(), range.end.get());
+        self.idle_told = self.is_done();
     }
 
     pub(crate) fn revoke(&mut self, range: Range<Offset>) {
-        let Some(sender) = &mut self.sender else { return };
         let events = &mut self.events;
-        sender.backlog.revoke(range.start.get(), range.end.get(), |a, b| {
+        self.half.revoke(range.start.get(), range.end.get(), |a, b| {
             events.push_back(Event::Returned(Offset(a)..Offset(b)));
         });
     }
 
     pub(crate) fn backlog(&self) -> ByteCount {
-        ByteCount(self.sender.as_ref().map_or(0, |s| s.backlog.unacked()))
+        ByteCount(self.half.backlog().map_or(0, Backlog::unacked))
+    }
+
+    /// Whether everything assigned is acknowledged.
+    fn is_done(&self) -> bool {
+        self.half.backlog().is_none_or(Backlog::is_done)
     }
 
     pub(crate) fn set_room(&mut self, now: Time, room: ByteCount) {
-        if let Some(receiver) = &mut self.receiver {
-            receiver.set_room(now, room);
+        match &mut self.half {
+            Half::NativeReceiver(receiver) => receiver.set_room(now, room),
+            Half::UnitReceiver(receiver) => receiver.set_room(now, room),
+            _ => {}
         }
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
-        if let Some(receiver) = &mut self.receiver {
-            receiver.host_drops(lane, total);
+        match &mut self.half {
+            Half::NativeReceiver(receiver) => receiver.host_drops(lane, total),
+            Half::UnitReceiver(receiver) => receiver.host_drops(lane, total),
+            _ => {}
         }
     }
 
     pub(crate) fn too_large(&mut self, now: Time, size: ByteCount) {
         let size = u16::try_from(size.get()).unwrap_or(u16::MAX);
-        if let Some(sender) = &mut self.sender
-            && sender.mtu.on_too_large(now, size)
-        {
+        if self.half.mtu_mut().is_some_and(|mtu| mtu.on_too_large(now, size)) {
             self.mtu_changed(now);
         }
     }
@@ -201,15 +231,18 @@ impl Core {
 
     /// Whether data may leave now.
     fn begin(&mut self, now: Time) -> Option<Burst> {
-        let sender = self.sender.as_mut()?;
         if !self.life.is_established() || self.life.is_over() {
             return None;
         }
-        let budget = sender.budget(now, self.rtt.smoothed_or_guess());
+        let budget = match &mut self.half {
+            Half::NativeSender(sender) => sender.budget(now, self.rtt.smoothed_or_guess()),
+            Half::UnitSender(sender) => sender.budget(now),
+            _ => 0,
+        };
         if budget == 0 {
             return None;
         }
-        let mtu = sender.mtu.current();
+        let mtu = self.half.mtu()?.current();
         let lane = self.pick_lane()?;
         let path = &mut self.lanes[lane];
         if self.rng.below(SKIP_EVERY) == 0 {
@@ -219,47 +252,57 @@ impl Core {
             lane: lane as u8,
             to: path.path.remote()?,
             packets: budget.min((BATCH_BYTES / usize::from(mtu)) as u32),
-            size: mtu - DATA_OVERHEAD as u16,
+            size: mtu - self.overhead,
         })
     }
 
-    /// The next train of a burst, of at most `packets`; and whether it repeats.
-    fn next_train(&self, burst: &Burst, packets: u32, skip_lost: bool) -> Option<(Train, bool)> {
-        let piece = self.sender.as_ref()?.piece(skip_lost)?;
+    /// The next train of a burst, of at most `packets`.
+    fn next_train(
+        &mut self,
+        now: Time,
+        burst: &Burst,
+        packets: u32,
+        skip_lost: bool,
+    ) -> Option<Load> {
+        let first = self.lanes[usize::from(burst.lane)].ledger.next();
+        let piece = match &mut self.half {
+            Half::NativeSender(sender) => sender.piece(skip_lost)?,
+            Half::UnitSender(sender) => {
+                return sender.next_train(now, first, burst.size, packets, skip_lost);
+            }
+            _ => return None,
+        };
         let size = u64::from(burst.size);
         let count = piece.len.div_ceil(size).min(u64::from(packets));
         let bytes = piece.len.min(count * size);
         let train = Train {
-            first: self.lanes[usize::from(burst.lane)].ledger.next(),
+            first,
             count: count as u32,
             size: burst.size,
             last: (bytes - (count - 1) * size) as u16,
             offset: piece.offset,
         };
-        Some((train, piece.repeat))
+        Some(Load { train, repeat: piece.repeat, unit: None })
     }
 
     /// A train of a burst left.
-    fn sent(&mut self, now: Time, burst: &Burst, train: Train, repeat: bool) {
-        let Some(sender) = &mut self.sender else { return };
-        let lane = &mut self.lanes[usize::from(burst.lane)];
-        sender.on_sent(now, lane, train, repeat, &mut self.stats);
-        self.life.on_said(now);
-    }
-
-    /// The payload had not what the flow wants next.
-    fn payload_pending(&mut self) {
-        if let Some(sender) = &mut self.sender {
-            sender.limit = Limit::Payload;
+    fn sent(&mut self, now: Time, burst: &Burst, load: &Load) {
+        let (lane, stats) = (&mut self.lanes[usize::from(burst.lane)], &mut self.stats);
+        match &mut self.half {
+            Half::NativeSender(sender) => {
+                sender.on_sent(now, lane, load.train, load.repeat, stats);
+            }
+            Half::UnitSender(sender) => sender.on_sent(now, lane, load, stats),
+            _ => {}
         }
+        self.life.on_said(now);
     }
 
     /// The payload cannot read this train.
     fn unreadable(&mut self, now: Time, train: &Train) {
-        let Some(sender) = &mut self.sender else { return };
         let (a, b) = train.span(0, 1);
         let events = &mut self.events;
-        sender.backlog.revoke(a, b, |a, b| match events.back_mut() {
+        self.half.revoke(a, b, |a, b| match events.back_mut() {
             Some(Event::Unreadable(last)) if last.end == Offset(a) => last.end = Offset(b),
             _ => events.push_back(Event::Unreadable(Offset(a)..Offset(b))),
         });
@@ -268,12 +311,12 @@ impl Core {
 
     /// Tells payload and owner what was acknowledged.
     pub(crate) fn release(&mut self, mut payload: impl FnMut(Range<Offset>)) {
-        let Some(sender) = &mut self.sender else { return };
-        for range in sender.released.drain(..) {
+        let Some(released) = self.half.released() else { return };
+        for range in released.drain(..) {
             payload(range.clone());
             self.events.push_back(Event::Placed(range));
         }
-        if !self.idle_told && sender.backlog.is_done() {
+        if !self.idle_told && self.is_done() {
             self.idle_told = true;
             self.events.push_back(Event::Idle);
         }
@@ -306,12 +349,7 @@ impl Core {
         let mut stats = self.stats.clone();
         self.rtt.gauges(&mut stats);
         stats.lanes = self.lanes.iter().filter(|lane| lane.is_open()).count() as u8;
-        if let Some(sender) = &self.sender {
-            sender.gauges(self.rtt.smoothed_or_guess(), &mut stats);
-        }
-        if let Some(receiver) = &self.receiver {
-            stats.host_drops = receiver.total_host_drops();
-        }
+        self.half.gauges(&self.rtt, &mut stats);
         stats
     }
 

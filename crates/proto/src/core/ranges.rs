@@ -94,6 +94,11 @@ impl Ranges {
         }
     }
 
+    /// The highest range that starts below `at`.
+    pub(crate) fn below(&self, at: u64) -> Option<(u64, u64)> {
+        self.by_start.range(..at).next_back().map(|(a, b)| (*a, *b))
+    }
+
     /// Whether any position of `a..b` is in.
     pub(crate) fn touches(&self, a: u64, b: u64) -> bool {
         self.by_start.range(..b).next_back().is_some_and(|(_, e)| *e > a)

@@ -1,9 +1,10 @@
 //! The receiving half: what arrived, and when to report it.
 
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::codec::frame::{Ack, Frame, Mark, Report, ack_len};
 use crate::config::limits::{LANES, REPORT_MAX, REPORT_MIN};
+use crate::core::drain::Drain;
 use crate::core::lane::Lane;
 use crate::stats::FlowStats;
 
@@ -15,8 +16,6 @@ const MARKS: usize = 16;
 const WHOLE_MARKS: usize = 6;
 /// Room for intervals in one report packet, in bytes: the base MTU less headers and marks.
 const ACK_BYTES: usize = 800;
-/// The drain rate is measured over at least this.
-const DRAIN_SPAN: Duration = Duration::from_millis(10);
 /// Room below this share of the most ever seen counts as low.
 const LOW_ROOM: u64 = 4;
 
@@ -58,7 +57,7 @@ impl Receiver {
             skipped_marks: 0,
             host_drops: [0; LANES],
             room,
-            drain: Drain { since: now, room, most: room, ..Drain::default() },
+            drain: Drain::new(now, room),
             repeats_left: 0,
             last_lane: 0,
         }
@@ -248,37 +247,6 @@ fn split(ack: Ack, out: &mut Vec<Ack>) {
     split(Ack { lane, start: middle, end, runs: upper }, out);
 }
 
-/// How fast the pool empties: what was placed less what the pool's room lost.
-#[derive(Debug, Default)]
-struct Drain {
-    rate: DataRate,
-    since: Time,
-    placed: u64,
-    room: ByteCount,
-    most: ByteCount,
-}
-
-impl Drain {
-    fn update(&mut self, now: Time, room: ByteCount) {
-        self.most = self.most.max(room);
-        let span = now.since(self.since);
-        if span < DRAIN_SPAN {
-            return;
-        }
-        let drained = (self.placed + room.get()).saturating_sub(self.room.get());
-        // An empty pool that nothing enters says nothing of how fast it could drain.
-        if drained > 0 || room.get() < self.most.get() / 2 {
-            let rate = DataRate::from_bytes_over(ByteCount(drained), span);
-            self.rate = if rate > self.rate { rate } else { mean(self.rate, rate) };
-        }
-        (self.since, self.placed, self.room) = (now, 0, room);
-    }
-}
-
-fn mean(old: DataRate, new: DataRate) -> DataRate {
-    DataRate::from_bps(old.as_bps() / 4 * 3 + new.as_bps() / 4)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,15 +261,5 @@ mod tests {
         assert!(pieces.windows(2).all(|w| w[0].end == w[1].start));
         let told: Vec<_> = pieces.into_iter().flat_map(|p| p.runs).collect();
         assert_eq!(told, runs);
-    }
-
-    #[test]
-    fn the_drain_rate_is_what_left_the_pool() {
-        let mut drain = Drain { room: ByteCount(1_000_000), ..Drain::default() };
-        drain.placed = 500_000;
-        drain.update(Time::ZERO + DRAIN_SPAN, ByteCount(600_000));
-        assert_eq!(drain.rate, DataRate::from_bps(100_000 * 800));
-        drain.update(Time::ZERO + DRAIN_SPAN * 2, ByteCount(1_000_000));
-        assert_eq!(drain.rate, DataRate::from_bps(400_000 * 800), "a faster drain counts at once");
     }
 }

@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::breaker::Breaker;
 use crate::codec::frame::Frame;
 use crate::config::limits::{LANES, SILENCE};
+use crate::core::half::Half;
 use crate::core::receiver::report_interval;
+use crate::core::sender::Sender;
 use crate::core::{Control, Core};
 use crate::life::Due;
 use crate::seam::{CloseReason, Event};
@@ -30,20 +32,30 @@ impl Core {
         if !self.life.is_established() {
             return due;
         }
-        due.into_iter().chain(self.sender_timeout()).chain(self.receiver_timeout()).min()
+        due.into_iter().chain(self.half_timeout()).chain(self.mtu_timeout()).min()
     }
 
-    fn receiver_timeout(&self) -> Option<Time> {
-        self.receiver.as_ref()?.poll_timeout(self.pace())
+    fn half_timeout(&self) -> Option<Time> {
+        match &self.half {
+            Half::NativeSender(sender) => self.sender_timeout(sender),
+            Half::NativeReceiver(receiver) => receiver.poll_timeout(self.pace()),
+            Half::UnitSender(sender) => {
+                let due = [sender.poll_timeout(), self.silent_at(), self.ask_at()];
+                due.into_iter().flatten().min()
+            }
+            Half::UnitReceiver(receiver) => receiver.poll_timeout(),
+        }
     }
 
-    fn sender_timeout(&self) -> Option<Time> {
-        let sender = self.sender.as_ref()?;
+    fn mtu_timeout(&self) -> Option<Time> {
+        self.half.mtu()?.poll_timeout()
+    }
+
+    fn sender_timeout(&self, sender: &Sender) -> Option<Time> {
         let overdue = self.overdue();
         let tails = self.lanes.iter().filter_map(|lane| lane.tail_at(overdue));
         [
             sender.loss_deadline(&self.lanes, &self.rtt),
-            sender.mtu.poll_timeout(),
             sender.paced_until(),
             sender.poll_timeout(),
             self.silent_at(),
@@ -68,8 +80,12 @@ impl Core {
         if !self.life.is_established() {
             return;
         }
-        self.poll_receiver(now);
-        self.poll_sender(now);
+        match &self.half {
+            Half::NativeSender(_) => self.poll_sender(now),
+            Half::NativeReceiver(_) => self.poll_receiver(now),
+            Half::UnitSender(_) => self.poll_unit_sender(now),
+            Half::UnitReceiver(_) => self.poll_unit_receiver(now),
+        }
     }
 
     fn on_life(&mut self, now: Time, due: Due) {
@@ -110,30 +126,34 @@ impl Core {
 
     fn poll_receiver(&mut self, now: Time) {
         let pace = self.pace();
-        let Some(receiver) = &mut self.receiver else { return };
+        let Some(receiver) = self.half.native_receiver() else { return };
         // By the lane heard last, or by any that is open while that one is not yet.
         let heard = usize::from(receiver.lane());
         let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
         let Some(lane) = choices.find(|lane| self.lanes[*lane].is_open()) else { return };
-        let Some(to) = self.lanes[lane].path.remote() else { return };
         for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
             self.stats.reports += 1;
-            let lane = lane as u8;
-            self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
+            self.say(lane, frame);
         }
+    }
+
+    /// Sends a frame by an open lane.
+    pub(super) fn say(&mut self, lane: usize, frame: Frame) {
+        let Some(to) = self.lanes[lane].path.remote() else { return };
+        let lane = lane as u8;
+        self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
     }
 
     fn poll_sender(&mut self, now: Time) {
         let (silent_at, persist_at, tell_at) =
             (self.silent_at(), self.persist_at(), self.tell_at());
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        let Some(sender) = &mut self.sender else { return };
+        let Some(sender) = self.half.native_sender() else { return };
         sender.on_timeout(now);
         if due(silent_at) {
-            sender.breaker.silence();
-            self.stats.silences += 1;
-            self.log.note(now, "breaker:silence", || json!({}));
+            self.silence(now);
         }
+        let Some(sender) = self.half.native_sender() else { return };
         if due(sender.loss_deadline(&self.lanes, &self.rtt))
             && sender.on_loss_timer(now, &mut self.lanes, &self.rtt, &mut self.stats)
         {
@@ -148,6 +168,13 @@ impl Core {
         }
     }
 
+    /// No feedback for so long that data stops.
+    pub(super) fn silence(&mut self, now: Time) {
+        self.half.silence();
+        self.stats.silences += 1;
+        self.log.note(now, "breaker:silence", || json!({}));
+    }
+
     /// Lanes whose last packets were not answered: a small probe, and the oldest data again.
     fn poll_tails(&mut self, now: Time) {
         let overdue = self.overdue();
@@ -158,7 +185,7 @@ impl Core {
             let died = self.lanes[i].on_tail_probe(now);
             self.ping(now, i, true);
             let others = self.lanes.iter().any(|lane| lane.is_open() && !lane.is_dead());
-            let Some(sender) = &mut self.sender else { return };
+            let Some(sender) = self.half.native_sender() else { return };
             if !sender.breaker.is_silent() {
                 sender.repeat_oldest();
             }
@@ -169,18 +196,18 @@ impl Core {
         }
     }
 
-    fn poll_mtu(&mut self, now: Time) {
+    pub(super) fn poll_mtu(&mut self, now: Time) {
         let patience = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
-        let Some(sender) = &mut self.sender else { return };
-        if sender.mtu.poll_timeout().is_none_or(|at| now < at) {
+        let Some(mtu) = self.half.mtu_mut() else { return };
+        if mtu.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         let Some(to) = self.lanes[lane].path.remote() else { return };
-        let before = sender.mtu.current();
+        let before = mtu.current();
         let token = self.rng.next_u64();
-        let size = sender.mtu.poll(now, token, patience);
-        if sender.mtu.current() != before {
+        let size = mtu.poll(now, token, patience);
+        if mtu.current() != before {
             self.mtu_changed(now);
         }
         if let Some(size) = size {
@@ -197,7 +224,7 @@ impl Core {
         }
     }
 
-    fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
+    pub(super) fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let token = self.lanes[lane].path.token(now, &mut self.rng);
         let frame = Frame::Ping { token, rtt: self.tellable() };
@@ -220,25 +247,28 @@ impl Core {
     }
 
     /// When the path counts as silent and data stops.
-    fn silent_at(&self) -> Option<Time> {
-        let sender = self.sender.as_ref()?;
+    pub(super) fn silent_at(&self) -> Option<Time> {
+        let (in_flight, breaker, reported_at) = self.half.breaker()?;
         let patience = Breaker::patience(self.rtt.smoothed_or_guess());
-        let waits = sender.in_flight() > 0 && !sender.breaker.is_silent();
-        waits.then(|| sender.reported_at + patience)
+        let waits = in_flight > 0 && !breaker.is_silent();
+        waits.then(|| reported_at + patience)
+    }
+
+    pub(super) fn persist_gap(&self) -> Duration {
+        self.rtt.smoothed_or_guess().max(PERSIST_GAP)
     }
 
     /// When to ask a receiver without room, nothing being under way.
-    fn persist_at(&self) -> Option<Time> {
-        let sender = self.sender.as_ref()?;
-        let gap = self.rtt.smoothed_or_guess().max(PERSIST_GAP);
-        let stuck = sender.in_flight() == 0
-            && (sender.limit == Limit::Credit || sender.limit == Limit::Silence);
-        stuck.then(|| self.life.said_at() + gap)
+    pub(super) fn persist_at(&self) -> Option<Time> {
+        let (in_flight, ..) = self.half.breaker()?;
+        let limit = self.half.limit()?;
+        let stuck = in_flight == 0 && (limit == Limit::Credit || limit == Limit::Silence);
+        stuck.then(|| self.life.said_at() + self.persist_gap())
     }
 
     /// When to tell the receiver that the round trip changed by a quarter.
     fn tell_at(&self) -> Option<Time> {
-        self.sender.as_ref()?;
+        let Half::NativeSender(_) = &self.half else { return None };
         let base = self.rtt.min()?;
         let off = base.max(self.told_rtt) - base.min(self.told_rtt);
         (off > self.told_rtt / 4).then(|| self.told_at + TELL_GAP)

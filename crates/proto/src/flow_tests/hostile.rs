@@ -22,7 +22,11 @@ fn pair() -> Pair {
 /// A report that the receiver would seal, with acknowledgements of our choice.
 fn forge(pair: &mut Pair, ack: Ack) {
     let report = Report { number: 1 << 20, at: pair.now, acks: vec![ack], ..Report::default() };
-    let frame = Frame::Report(report);
+    forge_frame(pair, Frame::Report(report));
+}
+
+/// A frame that the receiver would seal.
+pub(super) fn forge_frame(pair: &mut Pair, frame: Frame) {
     let to = addr(1000, 0);
     let control = Control { lane: 0, to, frame, pad: None, tracked: false };
     let mut slab = vec![0; BATCH_BYTES];

@@ -5,6 +5,7 @@ mod network;
 mod speed;
 mod trace;
 mod transfer;
+mod units;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,8 +14,8 @@ use packtrain_cc::{ControllerConfig, build};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
 
 use crate::{
-    BATCH_BYTES, Datagrams, Event, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement,
-    Role, Suite,
+    BATCH_BYTES, Datagrams, Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed,
+    Placement, Role, Suite, Variant,
 };
 
 /// One direction of the network.
@@ -227,11 +228,22 @@ struct Setup {
     lanes: u8,
     seed: u64,
     max_mtu: u64,
+    feedback: FeedbackKind,
 }
 
 impl Setup {
     fn new(controller: &'static str, rate: DataRate, rtt: Duration) -> Self {
-        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472 }
+        let feedback = if controller.starts_with("udt") {
+            FeedbackKind::Udt(Variant::of_controller(controller))
+        } else {
+            FeedbackKind::Native
+        };
+        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472, feedback }
+    }
+
+    /// Any controller over UDT's feedback.
+    fn over_udt(controller: &'static str, rate: DataRate, rtt: Duration) -> Self {
+        Self { feedback: FeedbackKind::Udt(Variant::Grid), ..Self::new(controller, rate, rtt) }
     }
 
     fn pair(&self) -> Pair {
@@ -239,7 +251,7 @@ impl Setup {
         let peers = |port| (0..self.lanes).map(|lane| vec![addr(port, lane)]).collect();
         let mut config = FlowConfig::new(Role::Sender, keys(), 7, peers(RECEIVER_PORT));
         config.max_mtu = ByteCount(self.max_mtu);
-        config.seed = self.seed;
+        (config.seed, config.feedback) = (self.seed, self.feedback);
         let controller = build(
             self.controller,
             &ControllerConfig {
@@ -252,7 +264,8 @@ impl Setup {
         );
         let sender = Flow::new(config, Some(controller.unwrap()), now).unwrap();
         let empty = (0..self.lanes).map(|_| Vec::new()).collect();
-        let config = FlowConfig::new(Role::Receiver, keys(), 7, empty);
+        let mut config = FlowConfig::new(Role::Receiver, keys(), 7, empty);
+        config.feedback = self.feedback;
         let receiver = Flow::new(config, None, now).unwrap();
         Pair {
             now,

@@ -245,6 +245,11 @@ fn play<E: End>(
 fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
     let now = Time::ZERO + Duration::from_secs(1);
     let config = ControllerConfig { mtu: ByteCount(1472), seed: 3, now, ceiling: None, rtt: None };
+    let feedback = if controller.starts_with("udt") {
+        FeedbackKind::Udt(Variant::of_controller(controller))
+    } else {
+        FeedbackKind::Native
+    };
     let controller = |role| (role == Role::Sender).then(|| build(controller, &config).unwrap());
     let mut link = Link::new(rate, DELAY * 2);
     link.loss = loss;
@@ -254,6 +259,7 @@ fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
         let mut config = FlowConfig::new(role, keys(), 7, vec![known]);
         let pool = Pool::new(room, now);
         config.room = pool.room_now();
+        config.feedback = feedback;
         let mut flow = Flow::new(config, controller(role), now).unwrap();
         flow.assign(Offset(0)..Offset(len));
         let port = if role == Role::Sender { RECEIVER_PORT } else { 1000 };
@@ -261,7 +267,7 @@ fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
     });
     let bare = |joins| {
         roles.map(|role| {
-            let config = BareConfig { seed: 7, room, ..BareConfig::new(role) };
+            let config = BareConfig { seed: 7, room, feedback, ..BareConfig::new(role) };
             let mut flow = BareFlow::new(config, controller(role), now).unwrap();
             flow.assign(Offset(0)..Offset(len));
             Bare { flow, joins }
@@ -280,6 +286,15 @@ fn the_codec_changes_nothing() {
     compare("native", DataRate::from_mbps(800), 0.0, Room::Endless, 20_000_000);
     compare("native", DataRate::from_mbps(200), 0.01, Room::Endless, 6_000_000);
     compare("fixed:90mbit", DataRate::from_mbps(100), 0.1, Room::Endless, 6_000_000);
+}
+
+#[test]
+fn nor_over_the_feedback_udt() {
+    compare("udt:grid", DataRate::from_mbps(400), 0.0, Room::Endless, 20_000_000);
+    compare("udt:paper", DataRate::from_mbps(200), 0.01, Room::Endless, 6_000_000);
+    compare("udt:udt4", DataRate::from_mbps(100), 0.05, Room::Endless, 6_000_000);
+    let room = Room::Limited { size: ByteCount(400_000), drain: DataRate::from_mbps(40) };
+    compare("udt:grid", DataRate::from_mbps(100), 0.02, room, 6_000_000);
 }
 
 #[test]

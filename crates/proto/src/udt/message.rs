@@ -3,7 +3,7 @@
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 /// A message of either end. Unit numbers are dense, start at the flow's first and never wrap here.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// Receiver: what arrived (section III.E).
     Ack(Ack),
@@ -29,7 +29,7 @@ pub(crate) enum Message {
 }
 
 /// A positive acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// Its own number, which an ACK2 repeats; light ones have none and are not answered.
     pub(crate) number: u32,
@@ -52,6 +52,9 @@ pub(crate) struct Ack {
 /// A rate in packets a second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(crate) struct PacketRate(f64);
+
+// Always positive and finite.
+impl Eq for PacketRate {}
 
 impl PacketRate {
     /// The rate of packets with this interval between them; none without an interval.

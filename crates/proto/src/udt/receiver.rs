@@ -315,6 +315,16 @@ impl Receiver {
         self.losses.len()
     }
 
+    /// Behind the highest unit that came.
+    pub(crate) fn top(&self) -> u64 {
+        self.above
+    }
+
+    /// How many units came that are beyond a missing one.
+    pub(crate) fn held(&self) -> u64 {
+        self.above - self.next - self.losses.len()
+    }
+
     /// The smoothed round trip, once measured.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt.measured()

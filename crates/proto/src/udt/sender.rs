@@ -317,6 +317,22 @@ impl Sender {
         [self.controller.pacing_rate(), self.ceiling].into_iter().flatten().min()
     }
 
+    /// The controller's rate, whatever the ceiling.
+    pub(crate) fn controller_rate(&self) -> Option<DataRate> {
+        self.controller.pacing_rate()
+    }
+
+    /// Units that were reported lost so far, those lost again included.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost_units
+    }
+
+    /// How often so far nothing was heard for so long that something was repeated, and how often
+    /// for so long that everything was taken for lost.
+    pub(crate) fn silences(&self) -> (u64, u64) {
+        self.quiet.times()
+    }
+
     /// Not yet cumulatively acknowledged, each unit counted as a full datagram.
     fn in_flight(&self) -> ByteCount {
         ByteCount(self.flight.len() * self.config.datagram.get())

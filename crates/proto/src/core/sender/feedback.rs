@@ -1,9 +1,7 @@
 //! What reports, and the loss timer, make of the packets that are under way.
 
-use std::ops::Range;
-
 use packtrain_cc::{Feedback, LossRange, RttSample};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::{Outcome, REMEMBER, Sender};
 use crate::codec::frame::{Mark, Report};
@@ -141,7 +139,7 @@ impl Sender {
                 Some(span) if span.1 == a => span.1 = b,
                 span => {
                     if let Some((a, b)) = span.replace((a, b)) {
-                        release(backlog, released, a, b);
+                        backlog.release(a, b, released);
                     }
                 }
             }
@@ -151,7 +149,7 @@ impl Sender {
     /// Hands the last acknowledged span on.
     fn flush(&mut self, acked: &mut Acked) {
         if let Some((a, b)) = acked.span.take() {
-            release(&mut self.backlog, &mut self.released, a, b);
+            self.backlog.release(a, b, &mut self.released);
         }
     }
 
@@ -287,13 +285,6 @@ fn take(have: &mut u64, told: u64, news: bool) -> u64 {
     let grown = if news { told.saturating_sub(*have) } else { 0 };
     *have += grown;
     grown
-}
-
-fn release(backlog: &mut Backlog, released: &mut Vec<Range<Offset>>, a: u64, b: u64) {
-    backlog.acked(a, b, |a, b| match released.last_mut() {
-        Some(last) if last.end.get() == a => last.end = Offset(b),
-        _ => released.push(Offset(a)..Offset(b)),
-    });
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of a sender that a loss touches")]

@@ -29,11 +29,17 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(super) struct Quiet {
     since: Time,
     fired: u32,
+    /// So far: times it fired, times everything was taken for lost.
+    times: (u64, u64),
 }
 
 impl Quiet {
     pub(super) fn new(now: Time) -> Self {
-        Self { since: now, fired: 0 }
+        Self { since: now, fired: 0, times: (0, 0) }
+    }
+
+    pub(super) fn times(&self) -> (u64, u64) {
+        self.times
     }
 
     pub(super) fn on_sent(&mut self, now: Time) {
@@ -86,10 +92,12 @@ impl Sender {
         let (first, end) = (self.flight.acked(), self.flight.next());
         self.quiet.since = now;
         self.quiet.fired = self.quiet.fired.saturating_add(1);
+        self.quiet.times.0 += 1;
         if self.quiet.fired <= TAIL_PROBES {
             self.lose(end - 1, end);
             return;
         }
+        self.quiet.times.1 += 1;
         self.lose(first, end);
         let Some(unit) = self.flight.unit(first) else { return };
         let lost = LossRange {

@@ -62,6 +62,7 @@ impl End {
             rate_ceiling: ceiling,
             room: Room::Endless,
             seed: place.seed ^ u64::from(!sends),
+            ..BareConfig::new(role)
         };
         let setup = Setup { role, codec: spec.codec, config, controller };
         let mut wire =

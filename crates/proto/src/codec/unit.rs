@@ -1,0 +1,61 @@
+//! The number of a data unit, at the front of what a packet seals: 31 low bits of it, and above
+//! them a bit that says whether the unit left right behind the one before it.
+
+use crate::codec::header::UNIT;
+use crate::core::Unit;
+
+const JOINED: u32 = 1 << 31;
+
+/// The bytes of one unit.
+pub(crate) fn write(unit: Unit) -> [u8; UNIT] {
+    let low = unit.first as u32 & !JOINED;
+    (low | if unit.joined { JOINED } else { 0 }).to_be_bytes()
+}
+
+/// The unit nearest to `expected` with these bytes, and what follows them.
+pub(crate) fn split(text: &[u8], expected: u64) -> Option<(Unit, &[u8])> {
+    let (head, rest) = text.split_first_chunk::<UNIT>()?;
+    let head = u32::from_be_bytes(*head);
+    let unit = Unit { first: expand(head & !JOINED, expected), joined: head & JOINED != 0 };
+    Some((unit, rest))
+}
+
+/// The number with these 31 low bits nearest to `expected`.
+fn expand(low: u32, expected: u64) -> u64 {
+    const WINDOW: u64 = 1 << 31;
+    let candidate = expected & !(WINDOW - 1) | u64::from(low);
+    if candidate + WINDOW / 2 <= expected {
+        candidate + WINDOW
+    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
+        candidate - WINDOW
+    } else {
+        candidate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn golden_units() {
+        let unit = |first, joined| write(Unit { first, joined });
+        assert_eq!(unit(0x1_2345_6789, false), [0x23, 0x45, 0x67, 0x89]);
+        assert_eq!(unit(0x1_2345_6789, true), [0xa3, 0x45, 0x67, 0x89]);
+        assert_eq!(unit((1 << 31) + 5, false), [0, 0, 0, 5]);
+        assert_eq!(split(&[0, 0, 1], 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn near_units_are_read(
+            expected in 0u64..1 << 60, ahead in -(1i64 << 29)..1 << 29, joined in any::<bool>()
+        ) {
+            let unit = Unit { first: expected.saturating_add_signed(ahead), joined };
+            let text = [&write(unit)[..], b"rest"].concat();
+            prop_assert_eq!(split(&text, expected), Some((unit, &b"rest"[..])));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What is particular to one feedback at one end: a closed set.
+//!
+//! The core owns what every flow has, whatever its feedback: lanes and their packet numbers,
+//! paths, liveness, control packets, events. A half owns what is sent or received and how the two
+//! ends speak of it. The names below are all that the core asks of one without knowing which.
+
+use std::ops::Range;
+
+use packtrain_cc::CongestionController;
+use packtrain_units::{Offset, Time};
+
+use crate::breaker::Breaker;
+use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
+use crate::core::backlog::Backlog;
+use crate::core::receiver::Receiver;
+use crate::core::rtt::Rtt;
+use crate::core::sender::Sender;
+use crate::core::units::{UnitReceiver, UnitSender};
+use crate::mtu::Mtu;
+use crate::stats::{FlowStats, Limit};
+
+/// One end's part of one feedback.
+#[derive(Debug)]
+pub(crate) enum Half {
+    NativeSender(Box<Sender>),
+    NativeReceiver(Box<Receiver>),
+    UnitSender(Box<UnitSender>),
+    UnitReceiver(Box<UnitReceiver>),
+}
+
+impl Half {
+    pub(crate) fn new(
+        config: &CoreConfig,
+        controller: Option<Box<dyn CongestionController>>,
+        mtu: Mtu,
+        now: Time,
+    ) -> Result<Self, FlowError> {
+        if config.role == Role::Receiver {
+            return Ok(match config.feedback {
+                FeedbackKind::Native => {
+                    let receiver = Receiver::new(now, config.peers.len(), config.room);
+                    Self::NativeReceiver(Box::new(receiver))
+                }
+                FeedbackKind::Udt(variant) => {
+                    Self::UnitReceiver(Box::new(UnitReceiver::new(config, variant, now)))
+                }
+            });
+        }
+        let controller = controller.ok_or(FlowError::NoController)?;
+        if !config.feedback.provides().covers(controller.needs()) {
+            return Err(FlowError::Signals(controller.name(), config.feedback.name()));
+        }
+        Ok(match config.feedback {
+            FeedbackKind::Native => {
+                let ceiling = config.rate_ceiling;
+                Self::NativeSender(Box::new(Sender::new(controller, ceiling, mtu, now)))
+            }
+            FeedbackKind::Udt(variant) => {
+                Self::UnitSender(Box::new(UnitSender::new(config, variant, controller, mtu, now)))
+            }
+        })
+    }
+
+    pub(crate) fn native_sender(&mut self) -> Option<&mut Sender> {
+        match self {
+            Self::NativeSender(sender) => Some(sender),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn native_receiver(&mut self) -> Option<&mut Receiver> {
+        match self {
+            Self::NativeReceiver(receiver) => Some(receiver),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn unit_sender(&mut self) -> Option<&mut UnitSender> {
+        match self {
+            Self::UnitSender(sender) => Some(sender),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn unit_receiver(&mut self) -> Option<&mut UnitReceiver> {
+        match self {
+            Self::UnitReceiver(receiver) => Some(receiver),
+            _ => None,
+        }
+    }
+
+    /// Whether its feedback counts in data units.
+    pub(crate) fn counts_units(&self) -> bool {
+        matches!(self, Self::UnitSender(_) | Self::UnitReceiver(_))
+    }
+
+    pub(crate) fn is_sender(&self) -> bool {
+        matches!(self, Self::NativeSender(_) | Self::UnitSender(_))
+    }
+
+    /// Sender: what is still to be moved.
+    pub(crate) fn backlog(&self) -> Option<&Backlog> {
+        match self {
+            Self::NativeSender(sender) => Some(&sender.backlog),
+            Self::UnitSender(sender) => Some(&sender.backlog),
+            _ => None,
+        }
+    }
+
+    /// Sender: these bytes are to be moved.
+    pub(crate) fn assign(&mut self, a: u64, b: u64) {
+        match self {
+            Self::NativeSender(sender) => sender.backlog.assign(a, b),
+            Self::UnitSender(sender) => sender.backlog.assign(a, b),
+            _ => {}
+        }
+    }
+
+    /// Sender: takes back what of `a..b` is not acknowledged.
+    pub(crate) fn revoke(&mut self, a: u64, b: u64, returned: impl FnMut(u64, u64)) {
+        match self {
+            Self::NativeSender(sender) => sender.backlog.revoke(a, b, returned),
+            Self::UnitSender(sender) => sender.revoke(a, b, returned),
+            _ => {}
+        }
+    }
+
+    /// Sender: acknowledged ranges that payload and owner are still to be told.
+    pub(crate) fn released(&mut self) -> Option<&mut Vec<Range<Offset>>> {
+        match self {
+            Self::NativeSender(sender) => Some(&mut sender.released),
+            Self::UnitSender(sender) => Some(&mut sender.released),
+            _ => None,
+        }
+    }
+
+    /// Sender: the search for the size of datagrams.
+    pub(crate) fn mtu(&self) -> Option<&Mtu> {
+        match self {
+            Self::NativeSender(sender) => Some(&sender.mtu),
+            Self::UnitSender(sender) => Some(&sender.mtu),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn mtu_mut(&mut self) -> Option<&mut Mtu> {
+        match self {
+            Self::NativeSender(sender) => Some(&mut sender.mtu),
+            Self::UnitSender(sender) => Some(&mut sender.mtu),
+            _ => None,
+        }
+    }
+
+    /// Sender: what keeps it from sending.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::NativeSender(sender) => Some(sender.limit),
+            Self::UnitSender(sender) => Some(sender.limit()),
+            _ => None,
+        }
+    }
+
+    /// Sender: the payload had not what the flow wants next.
+    pub(crate) fn payload_pending(&mut self) {
+        match self {
+            Self::NativeSender(sender) => sender.limit = Limit::Payload,
+            Self::UnitSender(sender) => sender.payload_pending(),
+            _ => {}
+        }
+    }
+
+    /// Sender: bytes under way, the breaker, and when the peer's feedback last came.
+    pub(crate) fn breaker(&self) -> Option<(u64, &Breaker, Time)> {
+        match self {
+            Self::NativeSender(sender) => {
+                let (in_flight, at) = (sender.in_flight(), sender.reported_at);
+                Some((in_flight, &sender.breaker, at))
+            }
+            Self::UnitSender(sender) => {
+                let (in_flight, at) = (sender.in_flight(), sender.reported_at);
+                Some((in_flight, &sender.breaker, at))
+            }
+            _ => None,
+        }
+    }
+
+    /// Sender: no feedback came for so long that data stops.
+    pub(crate) fn silence(&mut self) {
+        match self {
+            Self::NativeSender(sender) => sender.breaker.silence(),
+            Self::UnitSender(sender) => sender.breaker.silence(),
+            _ => {}
+        }
+    }
+
+    /// Writes its gauges.
+    pub(crate) fn gauges(&self, rtt: &Rtt, stats: &mut FlowStats) {
+        match self {
+            Self::NativeSender(sender) => sender.gauges(rtt.smoothed_or_guess(), stats),
+            Self::NativeReceiver(receiver) => stats.host_drops = receiver.total_host_drops(),
+            Self::UnitSender(sender) => sender.gauges(stats),
+            Self::UnitReceiver(receiver) => receiver.gauges(stats),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The sending half: the object's ranges as numbered units, under UDT's feedback.
+
+use std::ops::Range;
+
+use packtrain_cc::CongestionController;
+use packtrain_cc::udt::Variant;
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+
+use super::map::UnitMap;
+use crate::breaker::{Breaker, Verdict};
+use crate::codec::frame::Host;
+use crate::codec::header::UNIT_OVERHEAD;
+use crate::config::CoreConfig;
+use crate::config::limits::WINDOW_UNITS;
+use crate::core::backlog::Backlog;
+use crate::core::lane::Lane;
+use crate::core::ledger::Train;
+use crate::core::sender::Outcome;
+use crate::core::{Load, Unit};
+use crate::mtu::Mtu;
+use crate::seam::TRAIN_PACKETS;
+use crate::stats::{FlowStats, Limit};
+use crate::udt::{self, Impossible, Leave, Message};
+
+/// The sender's side of one flow.
+#[derive(Debug)]
+pub(crate) struct UnitSender {
+    pub(crate) backlog: Backlog,
+    pub(crate) mtu: Mtu,
+    pub(crate) breaker: Breaker,
+    /// Acknowledged ranges that payload and owner are still to be told.
+    pub(crate) released: Vec<Range<Offset>>,
+    /// When the peer last said anything of the data.
+    pub(crate) reported_at: Time,
+    udt: udt::Sender,
+    map: UnitMap,
+    /// The owner's ceiling.
+    ceiling: Option<DataRate>,
+    limit: Limit,
+    /// What the receiving host has told so far.
+    host: Host,
+    /// Losses and silences of the feedback that have been looked at.
+    seen_lost: u64,
+    seen_silences: u64,
+    /// Losses of units from this one on begin another round of them.
+    loss_round: u64,
+    /// The path has answered since the last silence.
+    alive: bool,
+}
+
+impl UnitSender {
+    pub(crate) fn new(
+        config: &CoreConfig,
+        variant: Variant,
+        controller: Box<dyn CongestionController>,
+        mtu: Mtu,
+        now: Time,
+    ) -> Self {
+        let udt = udt::SenderConfig {
+            variant,
+            first: 0,
+            datagram: ByteCount(u64::from(mtu.current())),
+            train: config.train.clamp(1, TRAIN_PACKETS),
+            window: WINDOW_UNITS,
+        };
+        let mut udt = udt::Sender::new(udt, controller, now);
+        udt.set_ceiling(config.rate_ceiling);
+        Self {
+            backlog: Backlog::default(),
+            mtu,
+            breaker: Breaker::default(),
+            released: Vec::new(),
+            reported_at: now,
+            udt,
+            map: UnitMap::default(),
+            ceiling: config.rate_ceiling,
+            limit: Limit::Idle,
+            host: Host::default(),
+            seen_lost: 0,
+            seen_silences: 0,
+            loss_round: 0,
+            alive: true,
+        }
+    }
+
+    /// Payload bytes of a full unit.
+    fn size(&self) -> u16 {
+        self.mtu.current() - UNIT_OVERHEAD as u16
+    }
+
+    /// How many units could be planned now.
+    fn fresh(&self) -> u64 {
+        self.backlog.fresh().div_ceil(u64::from(self.size()))
+    }
+
+    /// How many packets may leave now in one batch at most.
+    pub(crate) fn budget(&mut self, now: Time) -> u32 {
+        if self.breaker.is_silent() {
+            self.limit = Limit::Silence;
+            return 0;
+        }
+        let leave = self.udt.poll(now, self.fresh());
+        self.limit = self.udt.limit();
+        if leave.is_some() { TRAIN_PACKETS } else { 0 }
+    }
+
+    /// The next packets to send, numbered from `pn` on, with at most `size` bytes each: those of
+    /// one train of units. `skip_lost` if those to be sent again are not at hand.
+    pub(crate) fn next_train(
+        &mut self,
+        now: Time,
+        pn: u64,
+        size: u16,
+        packets: u32,
+        skip_lost: bool,
+    ) -> Option<Load> {
+        loop {
+            match self.udt.poll(now, self.fresh())? {
+                Leave::Again { .. } if skip_lost => {
+                    self.limit = Limit::Payload;
+                    return None;
+                }
+                Leave::Again { first, count } => {
+                    if let Some(load) = self.again(pn, first, count.min(packets), size) {
+                        return Some(load);
+                    }
+                    // It cannot be sent as it was: whoever waits for it is told.
+                    self.udt.drop_units(first, first + 1);
+                }
+                Leave::Fresh { count, joined } => {
+                    return self.plan(pn, count.min(packets), size, joined);
+                }
+            }
+        }
+    }
+
+    /// Units sent before, as they were then. One of another size than the batch's goes alone.
+    fn again(&self, pn: u64, first: u64, most: u32, size: u16) -> Option<Load> {
+        let (offset, each, last, count) = self.map.find(first, most)?;
+        let (count, last) =
+            if each == size { (count, last) } else { (1, if count == 1 { last } else { each }) };
+        if last > size {
+            return None;
+        }
+        let train = Train { first: pn, count, size, last, offset };
+        let unit = Some(Unit { first, joined: false });
+        Some(Load { train, repeat: true, unit })
+    }
+
+    /// Units not sent before.
+    fn plan(&self, pn: u64, most: u32, size: u16, joined: bool) -> Option<Load> {
+        let piece = self.backlog.next(true)?;
+        let full = u64::from(size);
+        let count = piece.len.div_ceil(full).min(u64::from(most));
+        let bytes = piece.len.min(count * full);
+        let last = (bytes - (count - 1) * full) as u16;
+        let train = Train { first: pn, count: count as u32, size, last, offset: piece.offset };
+        let unit = Some(Unit { first: self.map.next(), joined });
+        Some(Load { train, repeat: false, unit })
+    }
+
+    /// A train left by `lane`.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Time,
+        lane: &mut Lane,
+        load: &Load,
+        stats: &mut FlowStats,
+    ) {
+        let Load { train, repeat, unit: Some(unit) } = load else { return };
+        let (bytes, packets) = (train.bytes(), u64::from(train.count));
+        let wire = bytes + packets * UNIT_OVERHEAD as u64;
+        lane.ledger.take_many(train.count);
+        lane.active_at = now;
+        if self.in_flight() == 0 {
+            // The wait for feedback starts now, not when the last message came.
+            self.reported_at = now;
+        }
+        if !repeat {
+            self.map.plan(train);
+            self.backlog.advance(false, bytes);
+        }
+        self.udt.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
+        stats.sent_packets += packets;
+        stats.sent_bytes += ByteCount(bytes);
+        if *repeat {
+            stats.retransmitted_packets += packets;
+            stats.retransmitted_bytes += ByteCount(bytes);
+        }
+    }
+
+    /// The receiver said something of the data.
+    pub(crate) fn on_message(
+        &mut self,
+        now: Time,
+        message: &Message,
+        stats: &mut FlowStats,
+    ) -> Result<Outcome, Impossible> {
+        let before = self.udt.acked();
+        self.udt.on_message(now, message)?;
+        self.alive = true;
+        let acked = self.udt.acked() - before;
+        let full = self.mtu.current();
+        let Self { map, backlog, released, mtu, .. } = self;
+        map.forget(self.udt.acked(), |a, b, size| {
+            stats.acked_bytes += ByteCount(b - a);
+            backlog.release(a, b, released);
+            mtu.on_acked(size + UNIT_OVERHEAD as u16);
+        });
+        let lost = self.new_losses();
+        let mut mtu_changed = false;
+        if let Message::Nak { ranges } = message {
+            if lost > 0 && ranges.last().is_some_and(|(_, end)| *end > self.loss_round) {
+                self.loss_round = self.udt.next();
+                stats.loss_rounds += 1;
+            }
+            let size = ranges.first().and_then(|(first, _)| self.map.find(*first, 1));
+            if size.is_some_and(|(_, size, ..)| size + UNIT_OVERHEAD as u16 == full) {
+                mtu_changed = self.mtu.on_lost(now, full, lost as u32, self.rtt());
+            }
+        }
+        let verdict = self.judge(now, acked, lost);
+        Ok(Outcome { verdict, mtu_changed, host_drops: 0, drain: DataRate::ZERO })
+    }
+
+    /// The receiving host's counters came with an acknowledgement: how many more datagrams it
+    /// dropped.
+    pub(crate) fn on_host(&mut self, host: &Host) -> u64 {
+        let more = host.drops.saturating_sub(self.host.drops);
+        self.host = Host {
+            drops: host.drops.max(self.host.drops),
+            refused: host.refused.max(self.host.refused),
+            ecn_ce: host.ecn_ce.max(self.host.ecn_ce),
+            drain: host.drain,
+        };
+        more
+    }
+
+    /// The path answered a ping: what the breaker held back for want of feedback may leave.
+    pub(crate) fn on_alive(&mut self, now: Time) {
+        self.alive = true;
+        if self.breaker.is_silent() {
+            self.judge(now, 0, 0);
+        }
+    }
+
+    fn judge(&mut self, now: Time, acked: u64, lost: u64) -> Verdict {
+        self.reported_at = now;
+        let wire = self.udt.controller_rate();
+        let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, wire);
+        let ceilings = [self.ceiling, self.breaker.ceiling()];
+        self.udt.set_ceiling(ceilings.into_iter().flatten().min());
+        verdict
+    }
+
+    fn new_losses(&mut self) -> u64 {
+        let lost = self.udt.lost();
+        lost - std::mem::replace(&mut self.seen_lost, lost)
+    }
+
+    /// Runs the timers that are due. True if silences make a black hole and the MTU fell: what is
+    /// under way vanishes, while the path answers pings.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
+        let under_way = (self.udt.next() - self.udt.acked()).min(u64::from(u32::MAX)) as u32;
+        self.udt.handle_timeout(now);
+        self.new_losses();
+        let (silences, _) = self.udt.silences();
+        let fell_silent = silences != std::mem::replace(&mut self.seen_silences, silences);
+        if !fell_silent || !std::mem::replace(&mut self.alive, false) {
+            return false;
+        }
+        let full = self.mtu.current();
+        self.mtu.on_lost(now, full, under_way, self.rtt())
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.udt.poll_timeout()
+    }
+
+    /// What to tell the receiver.
+    pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
+        self.udt.poll_message(now)
+    }
+
+    /// The size of datagrams changed: units too large for it now are planned again.
+    pub(crate) fn on_mtu(&mut self) {
+        let size = self.size();
+        let Self { map, udt, backlog, .. } = self;
+        let mut parts = Vec::new();
+        map.drop_larger(size, |first, end, a, b| {
+            udt.drop_units(first, end);
+            parts.push((a, b));
+        });
+        // Each goes before all others, so the last comes first.
+        parts.into_iter().rev().for_each(|(a, b)| backlog.again(a, b));
+    }
+
+    /// Takes back what of `a..b` is not acknowledged. A unit that has other bytes too is planned
+    /// again for them.
+    pub(crate) fn revoke(&mut self, a: u64, b: u64, mut returned: impl FnMut(u64, u64)) {
+        let Self { map, udt, backlog, .. } = self;
+        let mut taken = Vec::new();
+        backlog.revoke(a, b, |a, b| {
+            taken.push((a, b));
+            returned(a, b);
+        });
+        let mut parts = Vec::new();
+        for (a, b) in taken {
+            map.drop_bytes(a, b, |first, end, a, b| {
+                udt.drop_units(first, end);
+                parts.push((a, b));
+            });
+        }
+        parts.into_iter().rev().for_each(|(a, b)| backlog.again(a, b));
+    }
+
+    /// The payload had not what is wanted next.
+    pub(crate) fn payload_pending(&mut self) {
+        self.limit = Limit::Payload;
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// Wire bytes not yet acknowledged, as if every unit were full.
+    pub(crate) fn in_flight(&self) -> u64 {
+        (self.udt.next() - self.udt.acked()) * u64::from(self.mtu.current())
+    }
+
+    fn rtt(&self) -> Duration {
+        self.udt.rtt().unwrap_or(Duration::from_millis(100))
+    }
+
+    /// Writes its gauges.
+    pub(crate) fn gauges(&self, stats: &mut FlowStats) {
+        let rtt = stats.rtt;
+        self.udt.gauges(stats);
+        stats.rtt = stats.rtt.or(rtt);
+        stats.silences += self.udt.silences().1;
+        stats.mtu = ByteCount(u64::from(self.mtu.current()));
+        stats.host_drops = self.host.drops;
+        stats.refused_packets = self.host.refused;
+        stats.ecn_ce = self.host.ecn_ce;
+        stats.limit = self.limit;
+    }
+}

@@ -1,0 +1,184 @@
+//! Between the core and the halves that count in units: what arrives, what is due.
+
+use packtrain_units::Time;
+use serde_json::json;
+
+use crate::codec::frame::{Frame, Host, nak_pieces};
+use crate::core::half::Half;
+use crate::core::lane::Lane;
+use crate::core::ledger::Train;
+use crate::core::{Core, Envelope, Unit};
+use crate::seam::{CloseReason, Placed};
+use crate::udt::{Message, Seen};
+
+/// The peer speaks another feedback than this end.
+const OTHER_FEEDBACK: CloseReason = CloseReason::Protocol("feedback of another kind");
+
+impl Core {
+    /// The unit near which those to come are; none if this end does not receive units.
+    pub(crate) fn expected_unit(&mut self) -> Option<u64> {
+        self.half.unit_receiver().map(|receiver| receiver.expected())
+    }
+
+    /// A data packet with a unit of `len` bytes arrived, to be put where `place` puts it. False if
+    /// it makes no sense at this end.
+    #[inline]
+    pub(crate) fn on_unit(
+        &mut self,
+        now: Time,
+        envelope: &Envelope,
+        unit: Unit,
+        (offset, len): (u64, usize),
+        place: impl FnOnce() -> Placed,
+    ) -> bool {
+        let Some(receiver) = self.half.unit_receiver() else { return false };
+        if len == 0 || offset.checked_add(len as u64).is_none() {
+            return false;
+        }
+        self.lanes[usize::from(envelope.lane)].window.set(envelope.pn);
+        let bytes = len as u64;
+        let seen = receiver.check(now, unit.first);
+        receiver.on_arrival(unit, 1);
+        let stats = &mut self.stats;
+        if seen != Seen::Outside {
+            stats.received_packets += 1;
+            stats.received_bytes += packtrain_units::ByteCount(bytes);
+        }
+        let placed = match seen {
+            Seen::New if !self.life.is_over() => place(),
+            Seen::Again => {
+                stats.duplicate_packets += 1;
+                return true;
+            }
+            Seen::New | Seen::Outside => Placed::NoRoom,
+        };
+        if placed == Placed::NoRoom {
+            stats.refused_packets += 1;
+            return true;
+        }
+        let repeats = u32::from(placed == Placed::Duplicate);
+        receiver.on_placed(now, unit.first, (1, repeats), bytes, stats);
+        true
+    }
+
+    /// A whole train of units arrived: what `on_unit` would do packet by packet, at the price of
+    /// one. False if it cannot be taken as one, nothing being done then.
+    pub(crate) fn on_units(
+        &mut self,
+        now: Time,
+        lane: u8,
+        train: &Train,
+        unit: Unit,
+        place: impl FnOnce() -> Option<u32>,
+    ) -> bool {
+        let Some(receiver) = self.half.unit_receiver() else { return false };
+        let Some(Lane { window, .. }) = self.lanes.get_mut(usize::from(lane)) else { return false };
+        let new = receiver.all_new(unit.first, train.count);
+        if train.first < window.next() || self.life.is_over() || !new {
+            return false;
+        }
+        let Some(repeats) = place() else { return false };
+        window.set_run(train.first, train.end());
+        receiver.on_arrival(unit, train.count);
+        let stats = &mut self.stats;
+        stats.received_packets += u64::from(train.count);
+        stats.received_bytes += packtrain_units::ByteCount(train.bytes());
+        receiver.on_placed(now, unit.first, (train.count, repeats), train.bytes(), stats);
+        true
+    }
+
+    /// The peer said something of the units; with an acknowledgement, of its host.
+    pub(crate) fn on_message(&mut self, now: Time, message: &Message, host: Option<&Host>) {
+        match &mut self.half {
+            Half::UnitSender(sender) => {
+                self.stats.reports += 1;
+                let outcome = sender.on_message(now, message, &mut self.stats);
+                let Ok(mut outcome) = outcome else {
+                    self.end(now, CloseReason::OptimisticAck, true);
+                    return;
+                };
+                if let Message::Ack(ack) = message
+                    && !ack.light
+                    && !ack.rtt.is_zero()
+                {
+                    self.rtt.sample(now, ack.rtt);
+                }
+                if let Some(host) = host {
+                    outcome.host_drops = sender.on_host(host);
+                    outcome.drain = host.drain;
+                }
+                self.log.note(now, "recovery:message", || {
+                    json!({
+                        "says": format!("{message:?}"),
+                        "in_flight": sender.in_flight(),
+                    })
+                });
+                self.on_outcome(now, outcome, host.map_or(0, |host| host.drops));
+            }
+            Half::UnitReceiver(receiver) => {
+                if receiver.on_message(now, message).is_err() {
+                    self.end(now, CloseReason::Protocol("units that cannot be"), true);
+                }
+            }
+            Half::NativeSender(_) | Half::NativeReceiver(_) => {
+                self.end(now, OTHER_FEEDBACK, true);
+            }
+        }
+    }
+
+    /// A report of the native feedback came to an end that counts in units.
+    pub(crate) fn on_strange_report(&mut self, now: Time) {
+        self.end(now, OTHER_FEEDBACK, true);
+    }
+
+    /// When a sender that the breaker has silenced asks whether the path is back.
+    pub(crate) fn ask_at(&self) -> Option<Time> {
+        let (_, breaker, _) = self.half.breaker()?;
+        breaker.is_silent().then(|| self.life.said_at() + self.persist_gap())
+    }
+
+    pub(crate) fn poll_unit_sender(&mut self, now: Time) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        if due(self.silent_at()) {
+            self.silence(now);
+        }
+        let asks = due(self.ask_at());
+        let Some(sender) = self.half.unit_sender() else { return };
+        if due(sender.poll_timeout()) && sender.handle_timeout(now) {
+            self.mtu_changed(now);
+        }
+        self.poll_mtu(now);
+        let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
+        if asks {
+            self.ping(now, lane, false);
+        }
+        while let Some(message) = self.half.unit_sender().and_then(|s| s.poll_message(now)) {
+            self.say(lane, Frame::Unit(message));
+        }
+    }
+
+    pub(crate) fn poll_unit_receiver(&mut self, now: Time) {
+        let Some(receiver) = self.half.unit_receiver() else { return };
+        receiver.handle_timeout(now);
+        let lane = usize::from(receiver.lane());
+        if !self.lanes[lane].is_open() {
+            return;
+        }
+        while let Some(message) = self.half.unit_receiver().and_then(|r| r.poll_message(now)) {
+            self.stats.reports += 1;
+            match message {
+                Message::Ack(ack) => {
+                    let Some(receiver) = self.half.unit_receiver() else { return };
+                    let host = receiver.host(&self.stats);
+                    self.say(lane, Frame::Ack { ack, host });
+                }
+                Message::Nak { ranges } => {
+                    for ranges in nak_pieces(&ranges) {
+                        self.say(lane, Frame::Unit(Message::Nak { ranges }));
+                    }
+                }
+                message => self.say(lane, Frame::Unit(message)),
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Flows whose feedback counts in data units.
+
+use proptest::prelude::*;
+
+use super::hostile::forge_frame;
+use super::*;
+use crate::CloseReason;
+use crate::codec::frame::{Frame, Host, Report};
+use crate::udt::{Ack, Message};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn setup(controller: &'static str) -> Setup {
+    Setup::new(controller, DataRate::from_mbps(100), ms(20))
+}
+
+fn lengths(pair: &Pair, of: impl Fn(&Event) -> Option<&std::ops::Range<Offset>>) -> u64 {
+    pair.events.iter().filter_map(|(_, _, e)| of(e)).map(|r| r.end.since(r.start).get()).sum()
+}
+
+#[test]
+fn every_variant_moves_everything_once() {
+    for controller in ["udt:paper", "udt:grid", "udt:ns2-2003", "udt:udt4"] {
+        let mut pair = setup(controller).pair();
+        let len = 20_000_000;
+        pair.assign(len);
+        assert!(pair.run(Duration::from_secs(20), Pair::idle), "{:?}", pair.sender.stats());
+        assert!(pair.sink.is_whole(len));
+        assert_eq!(pair.source.released.iter().map(|(a, b)| b - a).sum::<u64>(), len);
+        let stats = pair.sender.stats();
+        assert_eq!(lengths(&pair, |e| if let Event::Placed(r) = e { Some(r) } else { None }), len);
+        assert!(stats.rtt.is_some_and(|rtt| rtt >= ms(20)), "{stats:?}");
+        assert!(stats.controller.starts_with(controller), "{stats:?}");
+    }
+}
+
+#[test]
+fn both_ends_learn_of_a_close() {
+    let mut pair = setup("udt:grid").pair();
+    pair.assign(1_000_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    pair.sender.close(pair.now, CloseReason::Done);
+    assert!(pair.run(Duration::from_secs(2), |p| p.sender.is_closed() && p.receiver.is_closed()));
+    assert_eq!(pair.closed(true), Some(&CloseReason::Done));
+    assert_eq!(pair.closed(false), Some(&CloseReason::Done));
+}
+
+#[test]
+fn a_close_returns_what_is_open() {
+    let mut pair = setup("udt:grid").pair();
+    pair.assign(50_000_000);
+    pair.run(ms(500), |_| false);
+    pair.sender.close(pair.now, CloseReason::Abandoned);
+    pair.run(Duration::from_secs(1), |_| false);
+    let placed = lengths(&pair, |e| if let Event::Placed(r) = e { Some(r) } else { None });
+    let returned = lengths(&pair, |e| if let Event::Returned(r) = e { Some(r) } else { None });
+    assert!(placed > 100_000 && returned > 1_000_000, "{placed} {returned}");
+    assert_eq!(placed + returned, 50_000_000);
+}
+
+#[test]
+fn what_is_revoked_comes_back_and_the_rest_arrives() {
+    let mut pair = setup("udt:grid").pair();
+    pair.forward.loss = 0.001;
+    pair.assign(8_000_000);
+    pair.run(ms(300), |_| false);
+    // Neither end lies on a unit's edge; some of it is under way.
+    let (a, b) = (1_000_001, 5_000_123);
+    pair.sender.revoke(Offset(a)..Offset(b));
+    assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
+    let placed = lengths(&pair, |e| if let Event::Placed(r) = e { Some(r) } else { None });
+    let returned = lengths(&pair, |e| if let Event::Returned(r) = e { Some(r) } else { None });
+    assert_eq!(placed + returned, 8_000_000);
+    assert!(returned > 0 && returned <= b - a);
+    // And it may be assigned again.
+    pair.events.clear();
+    pair.sender.assign(Offset(a)..Offset(b));
+    assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(8_000_000));
+}
+
+#[test]
+fn what_cannot_be_read_is_given_up() {
+    for again in [false, true] {
+        let mut pair = setup("udt:grid").pair();
+        pair.forward.loss = 0.05;
+        if again {
+            // Readable the first time only.
+            pair.assign(1_000_000);
+            pair.run(ms(120), |_| false);
+        }
+        pair.source.unreadable = 200_000..700_000;
+        if !again {
+            pair.assign(1_000_000);
+        }
+        assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
+        let given_up =
+            lengths(&pair, |e| if let Event::Unreadable(r) = e { Some(r) } else { None });
+        assert!(given_up <= 504_000 && (again || given_up >= 500_000), "{given_up}");
+        assert!(pair.sink.bytes >= 1_000_000 - given_up);
+    }
+}
+
+#[test]
+fn a_payload_that_is_not_ready_is_asked_again() {
+    let mut pair = setup("udt:grid").pair();
+    pair.source.pending_below = u64::MAX;
+    pair.assign(1_000_000);
+    pair.run(Duration::from_secs(1), |_| false);
+    assert_eq!(pair.sink.bytes, 0);
+    assert_eq!(pair.sender.stats().limit, crate::Limit::Payload);
+    pair.source.pending_below = 0;
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    assert!(pair.sink.is_whole(1_000_000));
+}
+
+#[test]
+fn an_outage_of_twenty_seconds_is_survived() {
+    let mut pair = setup("udt:grid").pair();
+    let len = 60_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(2), |_| false);
+    (pair.forward.down, pair.back.down) = (true, true);
+    let before = pair.sender.stats().sent_packets;
+    pair.run(Duration::from_secs(20), |_| false);
+    let during = pair.sender.stats().sent_packets - before;
+    assert!(during < 20_000, "it kept sending into the void: {during} packets");
+    (pair.forward.down, pair.back.down) = (false, false);
+    assert!(pair.events.iter().any(|(_, _, e)| *e == Event::Stalled));
+    assert!(pair.run(Duration::from_secs(40), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.events.iter().any(|(_, _, e)| *e == Event::Recovered));
+    assert!(pair.sink.is_whole(len));
+}
+
+#[test]
+fn a_path_that_shrinks_gets_smaller_units() {
+    let mut pair = setup("udt:grid").pair();
+    let len = 30_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(1), |_| false);
+    assert_eq!(pair.sender.stats().mtu, ByteCount(1472));
+    pair.forward.mtu = 1300;
+    assert!(pair.run(Duration::from_secs(60), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+    assert!(pair.sender.stats().mtu <= ByteCount(1300));
+    let mut pair = setup("udt:grid").pair();
+    pair.assign(len);
+    pair.run(Duration::from_secs(1), |_| false);
+    let now = pair.now;
+    pair.forward.mtu = 1400;
+    pair.sender.too_large(now, ByteCount(1472));
+    assert!(pair.run(Duration::from_secs(60), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+}
+
+#[test]
+fn a_tunnel_smaller_than_ethernet_is_found_out() {
+    let mut pair = setup("udt:grid").pair();
+    pair.forward.mtu = 1380;
+    let len = 10_000_000;
+    pair.assign(len);
+    assert!(pair.run(Duration::from_secs(30), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+}
+
+#[test]
+fn a_slow_application_limits_the_flow_and_loses_little() {
+    let mut pair = Setup::new("udt:grid", DataRate::from_mbps(1000), ms(40)).pair();
+    pair.sink.drain = Some(DataRate::from_mbps(200));
+    pair.sink.room = 4 << 20;
+    let (start, len) = (pair.now, 100_000_000);
+    pair.assign(len);
+    assert!(pair.run(Duration::from_secs(20), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+    let (goodput, stats) = (pair.goodput(start, len), pair.sender.stats());
+    assert!(goodput > DataRate::from_mbps(120), "{goodput} {stats:?}");
+    assert!(stats.retransmitted_bytes.get() < len / 5, "{stats:?}");
+}
+
+#[test]
+fn the_breaker_stops_a_rate_far_above_the_path() {
+    let mut pair = Setup::over_udt("fixed:2gbit", DataRate::from_mbps(100), ms(20)).pair();
+    pair.assign(4_000_000_000);
+    pair.run(Duration::from_secs(20), |_| false);
+    let braked = pair.events.iter().any(|(_, _, e)| matches!(e, Event::Braked { .. }));
+    assert!(braked, "{:?}", pair.sender.stats());
+    let rate = pair.sender.stats().pacing_rate.unwrap();
+    assert!(rate < DataRate::from_mbps(500), "{rate}");
+}
+
+#[test]
+fn what_the_host_drops_is_told() {
+    let mut pair = setup("udt:grid").pair();
+    pair.receiver.host_drops(0, 77);
+    pair.assign(1_000_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    assert_eq!(pair.sender.stats().host_drops, 77);
+    let told = |e: &Event| matches!(e, Event::HostLimited { drops: 77, .. });
+    assert!(pair.events.iter().any(|(sender, _, e)| *sender && told(e)));
+}
+
+#[test]
+fn a_mismatch_is_refused_at_start() {
+    let controller = |name: &str| {
+        let config = ControllerConfig {
+            mtu: ByteCount(1472),
+            seed: 1,
+            now: Time::ZERO,
+            ceiling: None,
+            rtt: None,
+        };
+        Some(build(name, &config).unwrap())
+    };
+    let flow = |name, lanes: u16, feedback| {
+        let peers = (0..lanes).map(|lane| vec![addr(lane, 0)]).collect();
+        let mut config = FlowConfig::new(Role::Sender, keys(), 7, peers);
+        config.feedback = feedback;
+        Flow::new(config, controller(name), Time::ZERO).map(drop)
+    };
+    let udt = FeedbackKind::Udt;
+    assert_eq!(flow("udt:grid", 1, udt(Variant::Grid)), Ok(()));
+    assert_eq!(flow("udt:grid", 2, udt(Variant::Grid)), Err(crate::FlowError::OneLane(2)));
+    let lacks = |name: &'static str, of| Err(crate::FlowError::Signals(name, of));
+    assert_eq!(flow("native", 1, udt(Variant::Grid)), lacks("native", "udt"));
+    assert!(flow("udt:grid", 1, FeedbackKind::Native).is_err());
+    assert!(flow("udt:paper", 1, udt(Variant::Udt4)).is_err(), "no warnings, no trend");
+    assert_eq!(flow("fixed:1gbit", 1, udt(Variant::Udt4)), Ok(()));
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_ends_the_flow() {
+    let ack = |next| Ack {
+        number: 9_999,
+        next,
+        light: false,
+        rtt: ms(20),
+        rtt_var: ms(1),
+        room: 100,
+        arrival: None,
+        capacity: None,
+    };
+    let frames = [
+        Frame::Ack { ack: ack(1 << 30), host: Host::default() },
+        Frame::Unit(Message::Nak { ranges: vec![(5, 1 << 40)] }),
+    ];
+    for frame in frames {
+        let mut pair = setup("udt:grid").pair();
+        pair.assign(300_000);
+        assert!(pair.run(Duration::from_secs(5), Pair::idle));
+        forge_frame(&mut pair, frame);
+        assert_eq!(pair.closed(true), Some(&CloseReason::OptimisticAck));
+    }
+}
+
+#[test]
+fn feedback_of_another_kind_ends_the_flow() {
+    let mut pair = setup("udt:grid").pair();
+    pair.assign(300_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    forge_frame(&mut pair, Frame::Report(Report::default()));
+    assert!(matches!(pair.closed(true), Some(CloseReason::Protocol(_))));
+    let mut pair = Setup { feedback: FeedbackKind::Native, ..setup("fixed:50mbit") }.pair();
+    pair.assign(300_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    forge_frame(&mut pair, Frame::Unit(Message::Warning));
+    assert!(matches!(pair.closed(true), Some(CloseReason::Protocol(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_arrives_under_loss_duplication_and_reordering(
+        seed in any::<u64>(),
+        rtt_ms in 1u64..150,
+        loss in 0.0f64..0.15,
+        back_loss in 0.0f64..0.15,
+        duplicate in 0.0f64..0.1,
+        reorder in 0.0f64..0.3,
+        len in 1u64..2_000_000,
+        revoked in proptest::option::of((0u64..1_000_000, 1u64..500_000, 10u64..400)),
+    ) {
+        let rtt = ms(rtt_ms);
+        let mut setup = Setup::over_udt("fixed:80mbit", DataRate::from_mbps(100), rtt);
+        setup.seed = seed;
+        let mut pair = setup.pair();
+        pair.forward.loss = loss;
+        pair.forward.duplicate = duplicate;
+        pair.forward.reorder = reorder;
+        pair.forward.detour = rtt;
+        pair.back.loss = back_loss;
+        pair.back.reorder = reorder;
+        pair.back.detour = rtt;
+        pair.assign(len);
+        if let Some((at, n, after)) = revoked {
+            pair.run(ms(after), |_| false);
+            pair.sender.revoke(Offset(at)..Offset(at + n));
+            let back: Vec<_> = std::iter::from_fn(|| pair.sender.poll_event()).collect();
+            pair.events.retain(|(_, _, e)| *e != Event::Idle);
+            for event in back {
+                match event {
+                    Event::Returned(range) => pair.sender.assign(range),
+                    event => pair.events.push((true, pair.now, event)),
+                }
+            }
+        }
+        let done = pair.run(Duration::from_secs(300), |p| p.sender.backlog() == ByteCount::ZERO);
+        prop_assert!(done, "not done: {:?}", pair.sender.stats());
+        prop_assert!(pair.sink.is_whole(len));
+        pair.send(true);
+        let released: u64 = pair.source.released.iter().map(|(a, b)| b - a).sum();
+        prop_assert_eq!(released, len);
+    }
+}
