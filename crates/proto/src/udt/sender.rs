@@ -297,6 +297,16 @@ impl Sender {
         self.flight.next()
     }
 
+    /// When this unit, which is not acknowledged, left the first time.
+    pub(crate) fn sent_at(&self, unit: u64) -> Option<Time> {
+        self.flight.unit(unit).map(|unit| unit.sent_at)
+    }
+
+    /// How many units wait to leave again.
+    pub(crate) fn owed(&self) -> u64 {
+        self.flight.lost()
+    }
+
     /// What keeps it from sending more.
     pub(crate) fn limit(&self) -> Limit {
         self.limit

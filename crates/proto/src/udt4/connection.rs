@@ -4,6 +4,7 @@ mod arrive;
 mod leave;
 mod life;
 mod link;
+mod stuck;
 
 use std::net::SocketAddr;
 
@@ -16,6 +17,10 @@ use super::handshake::{Caller, Outcome, Terms};
 use super::options::{Kind, Options};
 use super::perf::Perf;
 use super::wire::{Control, Handshake, Packet, Request};
+
+/// A stock client loses data that comes with or right behind the answer to its call, and with it
+/// its slow start: the answering side waits for so long with its first.
+const HOLD: Duration = Duration::from_millis(10);
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +118,9 @@ impl Connection {
         let caller = Caller::new(now, peer, &options, terms.isn, id);
         let mut connection = Self::calling(id, seed, peer, options, caller);
         connection.open(now, terms)?;
+        if let Some(link) = &mut connection.link {
+            link.hold = now + HOLD;
+        }
         connection.news = News { incoming: true, ..News::default() };
         connection.answer = Some(answer);
         connection.last_answer = Some(answer);
@@ -120,7 +128,12 @@ impl Connection {
     }
 
     fn open(&mut self, now: Time, terms: Terms) -> Option<()> {
-        let link = Link::new(now, self.seed, &self.options, terms)?;
+        let mut link = Link::new(now, self.seed, &self.options, terms)?;
+        if let Stage::Calling(caller) = &self.stage
+            && caller.is_rendezvous()
+        {
+            link.hold = now + HOLD;
+        }
         self.link = Some(Box::new(link));
         self.stage = Stage::Open;
         self.news.connected = true;
@@ -286,6 +299,12 @@ impl Connection {
     /// What it has done.
     pub fn perf(&self, now: Time) -> Perf {
         self.link.as_ref().map_or_else(Perf::default, |link| link.perf(now))
+    }
+
+    /// Its first sequence number.
+    #[cfg(test)]
+    pub(super) fn first_number(&self) -> packtrain_units::SeqNo {
+        Link::wire_number(self.link.as_ref().map_or(0, |link| link.first))
     }
 
     /// Our socket id.

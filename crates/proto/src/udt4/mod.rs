@@ -28,3 +28,6 @@ pub use endpoint::{Endpoint, Event, Secret, SocketId};
 pub use error::{ConnectError, EndReason, OpenError, SocketError};
 pub use options::{Kind, Options, limits};
 pub use perf::Perf;
+
+#[cfg(test)]
+mod tests;

@@ -185,3 +185,8 @@ impl Message {
         if number >= MAX_MESSAGE { 1 } else { number + 1 }
     }
 }
+
+#[cfg(test)]
+pub(super) mod golden;
+#[cfg(test)]
+mod tests;

@@ -84,8 +84,19 @@ impl Sender {
     /// How long a unit and what is said about it may take, doubled as often as that was not
     /// enough.
     fn patience(&self) -> Duration {
-        let once = self.rtt.map_or(UNKNOWN, |(rtt, var)| rtt + var * 4 + SYN * 2);
+        let once = self.turnaround();
         (once * (1 << self.quiet.fired.min(MOST_DOUBLINGS))).min(LONGEST.max(once))
+    }
+
+    /// How long a unit and what is said about it may take.
+    pub(crate) fn turnaround(&self) -> Duration {
+        self.rtt.map_or(UNKNOWN, |(rtt, var)| rtt + var * 4 + SYN * 2)
+    }
+
+    /// These leave again, since their owner knows that they are missing; the controller is not
+    /// told, to whom their loss is not new.
+    pub(crate) fn repeat(&mut self, first: u64, end: u64) {
+        self.lose(first, end);
     }
 
     fn on_silence(&mut self, now: Time) {

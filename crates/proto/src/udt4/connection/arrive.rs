@@ -7,6 +7,9 @@ use crate::udt::{Ack, Message, PacketRate, Seen};
 use crate::udt4::options::Kind;
 use crate::udt4::wire::{self, AckDetail, Control, Packet};
 
+/// A stock receiver takes the median of so many packet pairs, at first of guesses.
+const GUESSED_PAIRS: u64 = 16;
+
 /// What a control packet says about the connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
@@ -118,16 +121,19 @@ impl Link {
         let Some(next) = Self::expand(self.sender.acked(), ack.next) else { return false };
         let detail = ack.detail.unwrap_or(AckDetail::NONE);
         let rates = detail.rates.unwrap_or(AckDetail::NO_RATES);
-        let micros = |us: u32| Duration::from_micros(u64::from(us));
+        let (rtt, rtt_var) = self.believed_rtt(now, next, &detail);
+        // A stock receiver counts its own first guesses among the samples.
+        let guess = next < self.first + GUESSED_PAIRS * 16;
+        let capacity = Some(rates.capacity).filter(|_| !guess).unwrap_or(0);
         let message = Message::Ack(Ack {
             number: ack.number,
             next,
             light: ack.detail.is_none(),
-            rtt: micros(detail.rtt_us),
-            rtt_var: micros(detail.rtt_var_us),
+            rtt,
+            rtt_var,
             room: u64::from(detail.room),
             arrival: PacketRate::per_second(f64::from(rates.arrival)),
-            capacity: PacketRate::per_second(f64::from(rates.capacity)),
+            capacity: PacketRate::per_second(f64::from(capacity)),
         });
         if self.sender.on_message(now, &message).is_err() {
             return false;
@@ -137,8 +143,21 @@ impl Link {
             self.peer_room = u64::from(detail.room);
         }
         self.outgoing.release(self.sender.acked());
+        self.stuck.on_ack(now, self.sender.acked());
         self.note_busy(now);
         true
+    }
+
+    /// The round trip: a stock receiver averages its samples with a first guess of 100 ms, and
+    /// what it acknowledges cannot have taken less time than it says.
+    fn believed_rtt(&self, now: Time, next: u64, detail: &AckDetail) -> (Duration, Duration) {
+        let micros = |us: u32| Duration::from_micros(u64::from(us));
+        let (rtt, var) = (micros(detail.rtt_us), micros(detail.rtt_var_us));
+        let newest = next.checked_sub(1).and_then(|unit| self.sender.sent_at(unit));
+        match newest.map(|sent_at| now.since(sent_at)) {
+            Some(sample) if sample < rtt => (sample, var.min(sample / 2)),
+            _ => (rtt, var),
+        }
     }
 
     fn on_nak(&mut self, now: Time, reported: wire::NakRanges<'_>) -> bool {

@@ -10,7 +10,7 @@ use crate::udt4::wire::{Ack, AckDetail, Control, HEADER_BYTES, Packet, Rates};
 /// A message that is to be told next.
 pub(super) type Waiting = Message;
 
-/// The largest batch that one call may carry: an IP packet less the headers of IPv6 and UDP.
+/// The largest batch of several datagrams: what an IP packet holds beside its headers and UDP's.
 const MOST_BYTES: usize = 65_535 - 48;
 
 /// The least room that is ever told. The stock library says no less either, since a sender that
@@ -27,7 +27,8 @@ pub(in crate::udt4) struct Written {
 impl Written {
     /// Whether a datagram of `size` can follow.
     fn takes(&self, size: usize) -> bool {
-        self.len == 0 || size <= self.segment && self.len.is_multiple_of(self.segment)
+        let fits = self.len + size <= MOST_BYTES;
+        self.len == 0 || fits && size <= self.segment && self.len.is_multiple_of(self.segment)
     }
 
     fn add(&mut self, size: usize) {
@@ -42,19 +43,40 @@ impl Link {
     /// Writes the next datagrams.
     pub(super) fn poll(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
         self.expire(now);
-        let room = out.len().min(MOST_BYTES);
-        let out = &mut out[..room];
-        self.write_messages(now, out).or_else(|| self.write_train(now, out))
+        let message = self.write_messages(now, out);
+        if message.is_some() || now < self.hold {
+            return message;
+        }
+        self.write_train(now, out)
     }
 
     /// When something happens by itself.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let feedback = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
-        feedback.into_iter().chain([self.outgoing.expires()]).flatten().min()
+        let held = self.is_held().then_some(self.hold);
+        let own = [self.outgoing.expires(), self.stuck_at(), held];
+        feedback.into_iter().chain(own).flatten().min()
+    }
+
+    /// When the acknowledgement has stood still for too long.
+    fn stuck_at(&self) -> Option<Time> {
+        let open = self.sender.next() > self.sender.acked() && self.sender.owed() == 0;
+        open.then(|| self.stuck.due(self.sender.turnaround()))
+    }
+
+    /// Whether there is data that must wait for the connection to stand at the other end.
+    fn is_held(&self) -> bool {
+        self.sender.next() == self.first && self.outgoing.end() > self.first
     }
 
     /// Runs the timers that are due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.stuck_at().is_some_and(|at| at <= now) {
+            let (turnaround, next) = (self.sender.turnaround(), self.sender.next());
+            for (first, end) in self.stuck.fire(now, turnaround, next) {
+                self.sender.repeat(first, end);
+            }
+        }
         self.sender.handle_timeout(now);
         self.receiver.handle_timeout(now);
     }
@@ -179,6 +201,7 @@ impl Link {
                 return self.write_messages(now, out);
             }
             self.sender.on_sent(now, first, units, ByteCount(written.len as u64), again);
+            self.stuck.on_sent(now, first, first + u64::from(units), again);
             self.counts.sent_packets += u64::from(units);
             self.counts.sent_bytes += written.len as u64 - u64::from(units) * 16;
             self.counts.retransmitted += u64::from(units) * u64::from(again);

@@ -7,6 +7,7 @@ use packtrain_cc::{ControllerConfig, build};
 use packtrain_units::{ByteCount, DataRate, Duration, SeqNo, Time};
 
 use super::leave::Waiting;
+use super::stuck::Stuck;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::FlowStats;
 use crate::udt::{Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -60,6 +61,11 @@ pub(super) struct Link {
     pub(super) receiver: Receiver,
     pub(super) outgoing: SendBuffer,
     pub(super) incoming: RecvBuffer,
+    pub(super) stuck: Stuck,
+    /// No data before this time.
+    pub(super) hold: Time,
+    /// Our first unit.
+    pub(super) first: u64,
     pub(super) counts: Counts,
     pub(super) batch: Batch,
     pub(super) start: Time,
@@ -108,6 +114,9 @@ impl Link {
             receiver,
             outgoing: SendBuffer::new(first, terms.payload, options.send_buffer),
             incoming,
+            stuck: Stuck::new(now, first),
+            hold: now,
+            first,
             counts: Counts::default(),
             batch: Batch::default(),
             start: now,

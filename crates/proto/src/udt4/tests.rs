@@ -1,0 +1,8 @@
+//! Whole connections over a network in virtual time, strangers, and transcripts of the stock
+//! library.
+
+mod hostile;
+mod life;
+mod modes;
+mod pair;
+mod transcript;
