@@ -178,6 +178,14 @@ impl Link {
         }
     }
 
+    /// The round trip as the busier direction knows it: a peer that was sent little has measured
+    /// none and tells what UDT begins with.
+    fn rtt(&self) -> Option<Duration> {
+        let (sent, got) = (self.sender.rtt(), self.receiver.rtt());
+        let receives = self.counts.received_packets > self.counts.sent_packets;
+        if receives { got.or(sent) } else { sent.or(got) }
+    }
+
     pub(super) fn perf(&self, now: Time) -> Perf {
         let mut gauges = FlowStats::default();
         self.receiver.gauges(&mut gauges);
@@ -208,7 +216,7 @@ impl Link {
             flow_window: self.peer_room,
             congestion_window: gauges.cwnd.get() / datagram.get(),
             flight_size: self.sender.next().saturating_sub(self.sender.acked()),
-            rtt: self.sender.rtt().or(self.receiver.rtt()).unwrap_or(FIRST_RTT),
+            rtt: self.rtt().unwrap_or(FIRST_RTT),
             bandwidth: gauges.capacity,
             send_room: self.outgoing.room(),
             recv_room: self.incoming.room_bytes(next),
