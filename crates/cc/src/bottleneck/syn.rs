@@ -24,6 +24,7 @@ pub(crate) struct Receiver {
     intervals: VecDeque<f64>,
     latest: Duration,
     smoothed: Option<Duration>,
+    least: Duration,
     trips: VecDeque<f64>,
     warned_at: Time,
     pub(crate) warnings: u64,
@@ -39,6 +40,7 @@ impl Receiver {
             intervals: VecDeque::new(),
             latest: Duration::ZERO,
             smoothed: None,
+            least: Duration::MAX,
             trips: VecDeque::new(),
             warned_at: Time::ZERO,
             warnings: 0,
@@ -56,6 +58,7 @@ impl Receiver {
         }
         self.arrived += 1;
         self.latest = latest;
+        self.least = self.least.min(latest);
         if let Some(before) = self.arrived_at.replace(now) {
             push(&mut self.intervals, now.since(before).as_secs_f64());
         }
@@ -80,7 +83,7 @@ impl Receiver {
             acked: ByteCount(acked_packets * MSS),
             acked_packets,
             in_flight,
-            rtt: Some(RttSample { latest, smoothed, variation: latest / 8, min: latest }),
+            rtt: Some(RttSample { latest, smoothed, variation: latest / 8, min: self.least }),
             arrival_rate: self.speed(),
             capacity: Some(capacity),
             ..silence(now)

@@ -41,6 +41,9 @@ const SLOWEST: f64 = 1.0;
 /// from overflow.
 const FASTEST: f64 = 1e13;
 const WIDEST: f64 = (1u64 << 44) as f64;
+/// A round trip is at its least if it is not longer than that by a 32nd and half a millisecond.
+const EMPTY_SHARE: u64 = 32;
+const EMPTY_SPAN: Duration = Duration::from_micros(500);
 /// The feedback `udt` sends a packet pair every 16 packets by itself (III.C, N1). Under one that
 /// measures capacity by trains, a train of as many is asked for, for one packet in 16, and not
 /// more often than every 100 ms; only while no capacity is known.
@@ -72,6 +75,7 @@ pub struct Udt {
     syn_ends: Option<Time>,
     /// When window and capacity last took a report.
     reported_at: Option<Time>,
+    lost_since_report: bool,
     frozen_until: Option<Time>,
     /// Whether the application had no more when the last packet left.
     app_limited: bool,
@@ -107,6 +111,7 @@ impl Udt {
             window,
             syn_ends: Some(config.now + SYN),
             reported_at: None,
+            lost_since_report: false,
             frozen_until: None,
             app_limited: false,
             in_flight: ByteCount::ZERO,
@@ -158,9 +163,26 @@ impl Udt {
             (Some(capacity), _) => self.capacity.add(capacity),
             (None, _) => {}
         }
+        let circular = self.is_starved(feedback);
+        self.lost_since_report = false;
         if let Some(rate) = arrival.filter(|_| self.slow_start.is_none()) {
-            self.window.on_arrival(rate);
+            self.window.on_arrival(if circular { rate.max(self.rate) } else { rate });
         }
+    }
+
+    /// Whether the window was full on an empty path: no loss, and a round trip at its least. Then it
+    /// is the window that limits, and the rate of arrival says no more than the window did. UDT's
+    /// receiver is not fooled, since it leaves the gaps out and tells how fast packets follow each
+    /// other, which is this rate C; one that tells an average would hold the window where it is,
+    /// or let it shrink for ever.
+    fn is_starved(&self, feedback: &Feedback<'_>) -> bool {
+        let before = (feedback.in_flight + feedback.acked).get() as f64;
+        let train = self.send_quantum().get() as f64;
+        let full = before + train >= self.window.packets() * self.datagram;
+        let empty = feedback
+            .rtt
+            .is_some_and(|rtt| rtt.latest <= rtt.min + rtt.min / EMPTY_SHARE + EMPTY_SPAN);
+        full && empty && !self.lost_since_report && !feedback.delay_rising
     }
 
     /// Slow start ends, if it was on.
@@ -198,6 +220,7 @@ impl Udt {
         let end = feedback.lost.iter().map(|l| l.first.saturating_add(l.count.into())).max();
         let Some(end) = end.filter(|_| packets > 0) else { return };
         self.gate.on_lost(packets);
+        self.lost_since_report = true;
         if self.leave_slow_start() {
             return;
         }

@@ -40,12 +40,12 @@ fn measured(variant: Variant, loss: f64) -> f64 {
 const GUIDE: [(Variant, f64, f64); 9] = [
     (Variant::Paper, 1e-4, 41.6),
     (Variant::Paper, 1e-3, 16.6),
-    (Variant::Paper, 1e-2, 3.8),
+    (Variant::Paper, 1e-2, 4.1),
     (Variant::Grid, 1e-4, 56.0),
     (Variant::Grid, 1e-3, 20.6),
-    (Variant::Grid, 1e-2, 4.4),
+    (Variant::Grid, 1e-2, 4.7),
     (Variant::Udt4, 1e-4, 35.9),
-    (Variant::Udt4, 1e-3, 11.5),
+    (Variant::Udt4, 1e-3, 11.7),
     (Variant::Udt4, 1e-2, 4.8),
 ];
 

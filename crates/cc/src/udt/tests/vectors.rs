@@ -373,3 +373,33 @@ fn trains_are_asked_for_until_a_capacity_is_known() {
     ack(&mut udt, at(150), 10, None, Duration::from_millis(40));
     assert_eq!(asked(&mut udt, 400), None);
 }
+
+#[test]
+fn a_window_full_on_an_empty_path_does_not_follow_its_own_limit() {
+    let report = |udt: &mut Udt, ms, in_flight: u64, latest| {
+        let (rtt, min) = (Duration::from_millis(latest), Duration::from_millis(90));
+        udt.on_feedback(&Feedback {
+            acked: ByteCount(50 * MSS),
+            acked_packets: 50,
+            in_flight: ByteCount(in_flight * MSS),
+            rtt: Some(RttSample { latest: rtt, smoothed: rtt, variation: Duration::ZERO, min }),
+            arrival_rate: Some(DataRate::from_bps(5_000 * 8 * MSS)),
+            ..silence(at(ms))
+        });
+        udt.window.packets().round()
+    };
+    let full = || {
+        let mut udt = cruising(Variant::Paper);
+        udt.window.set(500.0);
+        udt.on_feedback(&Feedback { arrival_rate: Some(DataRate::from_bps(1)), ..silence(at(8)) });
+        udt.window.set(500.0);
+        udt
+    };
+    // The rate is 10,000 packets a second, of which 5,000 arrive.
+    assert_eq!(report(&mut full(), 20, 450, 90), 437.5f64.round() + 125.0, "C stands in for AS");
+    assert_eq!(report(&mut full(), 20, 200, 90), 500.0, "the window has room");
+    assert_eq!(report(&mut full(), 20, 450, 190), 437.5f64.round() + 125.0, "there is a queue");
+    let mut udt = full();
+    nak(&mut udt, at(12), 7, 1);
+    assert_eq!(report(&mut udt, 20, 450, 90), 500.0, "there were losses");
+}
