@@ -21,8 +21,16 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
     let there = LinkSpec { name: "there".to_owned(), from: 0, to: 1, config };
     let node = |name: &str| NodeSpec { name: name.to_owned(), host: None };
     let mtu = ByteCount(1_472);
-    let spec =
-        EngineSpec { cc: cc.to_owned(), bytes: None, mtu, codec, ceiling: None, coalesce: true };
+    let spec = EngineSpec {
+        cc: cc.to_owned(),
+        bytes: None,
+        mtu,
+        codec,
+        ceiling: None,
+        coalesce: true,
+        train: 44,
+        warnings: true,
+    };
     Scenario {
         name: "engine-hour".to_owned(),
         title: "One engine alone on a long fat path.".to_owned(),

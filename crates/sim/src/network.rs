@@ -4,6 +4,7 @@ use packtrain_link::{Element, Link, Pace, QueueConfig, Segments};
 use packtrain_units::{Duration, Time};
 
 use crate::ingress::Ingress;
+use crate::outcome::Wait;
 use crate::route::{NONE, Routes, least_delay};
 use crate::spec::Scenario;
 use crate::stats::{LinkStats, Record};
@@ -18,6 +19,8 @@ pub(crate) struct Network {
     /// When the next event of each node is; kept from above by the scheduler and lowered here by
     /// what is sent to the node.
     pub(crate) heads: Vec<Time>,
+    /// What waited at each link at the instants of samples.
+    pub(crate) waits: Vec<Wait>,
     /// The longest train.
     most: u32,
 }
@@ -60,6 +63,7 @@ impl Network {
             links: links.collect(),
             routes: Routes::new(scenario),
             heads: vec![Time::MAX; scenario.nodes.len()],
+            waits: Vec::new(),
             most: scenario.train,
         }
     }

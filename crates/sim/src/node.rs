@@ -5,6 +5,7 @@ use packtrain_units::{Duration, Time};
 
 use crate::agent::{Agent, Counts, Ctx, Curve, Endpoint};
 use crate::network::Network;
+use crate::outcome::Wait;
 use crate::spec::Scenario;
 use crate::trace::Digest;
 use crate::train::{Toward, Train};
@@ -245,6 +246,10 @@ impl Node {
         }
         if self.marks.sample == now {
             self.marks.sample = self.marks.every.map_or(Time::MAX, |every| now + every);
+            for &link in &self.outward {
+                let wait = net.links[link].link.busy_until().since(now);
+                net.waits.push(Wait { at: now, link, wait });
+            }
             for &end in &self.ends {
                 match (end % 2, ends.all[end].curve()) {
                     (0, curve) => ends.curves.push((now, end / 2, curve.unwrap_or_default())),

@@ -25,6 +25,8 @@ pub struct Outcome {
     pub links: Vec<LinkOutcome>,
     /// Curves.
     pub samples: Vec<Sample>,
+    /// How long the queues of the links were at the same instants.
+    pub waits: Vec<Wait>,
     /// What happened at the recorded link.
     pub record: Vec<Recorded>,
 }
@@ -42,6 +44,10 @@ pub struct FlowOutcome {
     pub delivered: ByteCount,
     /// Packets sent, repeats included.
     pub sent_packets: u64,
+    /// Of an engine: packets with payload that arrived, repeats included.
+    pub received_packets: u64,
+    /// Of an engine: those packets with all headers, by time, as if all were full.
+    pub throughput: DataRate,
     /// Payload bytes sent again.
     pub retransmitted: ByteCount,
     /// Packets that the network dropped.
@@ -96,6 +102,17 @@ pub struct Sample {
     pub goodput: DataRate,
     /// The newest round trip measured.
     pub rtt: Duration,
+}
+
+/// How long a packet would have waited at a link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Wait {
+    /// When.
+    pub at: Time,
+    /// Index of the link.
+    pub link: usize,
+    /// Until it would have been transmitted.
+    pub wait: Duration,
 }
 
 /// What happened to one packet at the recorded link.

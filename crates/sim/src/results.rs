@@ -47,6 +47,12 @@ pub struct FlowRow {
     pub delivered_bytes: u64,
     /// Packets sent, repeats included.
     pub sent_packets: u64,
+    /// Of an engine: packets with payload that arrived, repeats included.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub received_packets: u64,
+    /// Of an engine: bits of those packets a second, all headers included.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub throughput_bps: u64,
     /// Payload bytes sent again.
     pub retransmitted_bytes: u64,
     /// Packets dropped by the network.
@@ -71,6 +77,12 @@ pub struct FlowRow {
     pub connection_mean_ms: Option<f64>,
     /// 99th percentile of their times.
     pub connection_p99_ms: Option<f64>,
+}
+
+/// Not told where it says nothing.
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a link did.
@@ -192,6 +204,8 @@ impl From<&FlowOutcome> for FlowRow {
             goodput_bps: flow.goodput.as_bps(),
             delivered_bytes: flow.delivered.get(),
             sent_packets: flow.sent_packets,
+            received_packets: flow.received_packets,
+            throughput_bps: flow.throughput.as_bps(),
             retransmitted_bytes: flow.retransmitted.get(),
             dropped_packets: flow.dropped_packets,
             host_dropped_packets: flow.host_dropped_packets,

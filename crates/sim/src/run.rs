@@ -24,6 +24,9 @@ pub struct Progress {
     pub events: u64,
 }
 
+/// Bytes of IPv4 and UDP headers.
+const UDP_HEADERS: u64 = 28;
+
 /// Steps between two reports of progress.
 const REPORT: u32 = 1 << 14;
 
@@ -68,6 +71,7 @@ fn outcome(scenario: &Scenario, done: Scheduler) -> Outcome {
         flows: (0..scenario.flows.len()).map(|i| flow(scenario, i, &done)).collect(),
         links: (0..scenario.links.len()).map(|i| link(scenario, i, &done.net)).collect(),
         samples: samples(&done.ends),
+        waits: waits(&done.net),
         record: done
             .net
             .links
@@ -93,6 +97,14 @@ fn kind(flow: &FlowSpec) -> String {
     }
 }
 
+/// Bytes of a full packet of an engine on a link.
+fn wire_size(kind: &FlowKind) -> u64 {
+    match kind {
+        FlowKind::Engine(spec) => spec.mtu.get() + UDP_HEADERS,
+        _ => 0,
+    }
+}
+
 fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let spec = &scenario.flows[index];
     let (sender, receiver) = (&done.ends.all[2 * index], &done.ends.all[2 * index + 1]);
@@ -110,6 +122,8 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
         goodput: rate(counts.delivered, until.since(warm)),
         delivered: ByteCount(counts.delivered),
         sent_packets: counts.sent_packets,
+        received_packets: counts.received,
+        throughput: rate(counts.received * wire_size(&spec.kind), until.since(warm)),
         retransmitted: ByteCount(counts.retransmitted),
         dropped_packets: at_links.clone().map(|at| at.dropped).sum(),
         host_dropped_packets: counts.host_dropped,
@@ -181,6 +195,13 @@ fn capacity(link: &crate::spec::LinkSpec, from: Time, to: Time) -> f64 {
     upto(to) - upto(from)
 }
 
+/// In order of time, then link.
+fn waits(net: &Network) -> Vec<crate::outcome::Wait> {
+    let mut waits = net.waits.clone();
+    waits.sort_by_key(|wait| (wait.at, wait.link));
+    waits
+}
+
 /// Joins what senders and receivers showed at the same instants.
 fn samples(ends: &Ends) -> Vec<Sample> {
     let mut curves = ends.curves.clone();
@@ -223,6 +244,7 @@ impl Counts {
             sent_packets: self.sent_packets - earlier.sent_packets,
             retransmitted: self.retransmitted - earlier.retransmitted,
             delivered: self.delivered - earlier.delivered,
+            received: self.received - earlier.received,
             host_dropped: self.host_dropped - earlier.host_dropped,
             loss_events: self.loss_events - earlier.loss_events,
             timeouts: self.timeouts - earlier.timeouts,
@@ -237,6 +259,7 @@ impl Counts {
             sent_packets: self.sent_packets + other.sent_packets,
             retransmitted: self.retransmitted + other.retransmitted,
             delivered: self.delivered + other.delivered,
+            received: self.received + other.received,
             host_dropped: self.host_dropped + other.host_dropped,
             loss_events: self.loss_events + other.loss_events,
             timeouts: self.timeouts + other.timeouts,

@@ -194,6 +194,10 @@ pub struct EngineSpec {
     /// Whether the receiver reads what has come in 50 us as one batch, as a socket with offload
     /// gives it; else each packet as it comes. A model of its host overrules this.
     pub coalesce: bool,
+    /// UDT: the most packets sent back to back; 1 is the paper's pacing.
+    pub train: u32,
+    /// UDT: whether the receiver warns of a rising delay.
+    pub warnings: bool,
 }
 
 /// Many short connections.

@@ -26,6 +26,8 @@ fn scenario(cell: &Cell) -> Scenario {
         codec: false,
         ceiling: None,
         coalesce: true,
+        train: 44,
+        warnings: true,
     };
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }

@@ -104,6 +104,7 @@ impl Agent for EngineReceiver {
     fn counts(&self) -> Counts {
         Counts {
             delivered: self.0.delivered().get(),
+            received: self.0.stats().received_packets,
             host_dropped: self.0.stats().host_drops,
             ..Counts::default()
         }

@@ -63,6 +63,8 @@ pub(crate) struct Counts {
     pub(crate) retransmitted: u64,
     /// Useful bytes delivered, each once.
     pub(crate) delivered: u64,
+    /// Packets with payload that an engine's receiver got, repeats included.
+    pub(crate) received: u64,
     /// Packets dropped by the receiving host.
     pub(crate) host_dropped: u64,
     /// Rounds in which the controller was told of a loss.

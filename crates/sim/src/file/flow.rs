@@ -149,6 +149,10 @@ fn engine(fields: &Fields<'_>) -> Result<EngineSpec, FileError> {
         codec: fields.or("codec", false, Field::bool)?,
         ceiling: fields.map("ceiling", Field::some_rate)?,
         coalesce: fields.or("coalesce", true, Field::bool)?,
+        train: fields.or("train", packtrain_proto::TRAIN_PACKETS, |f| {
+            Ok(f.integer(1, u64::from(packtrain_proto::TRAIN_PACKETS))? as u32)
+        })?,
+        warnings: fields.or("warnings", true, Field::bool)?,
     })
 }
 

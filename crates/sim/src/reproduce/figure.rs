@@ -44,7 +44,9 @@ impl<'a> Sketch<'a> {
     }
 
     pub(super) fn panels(self) -> Vec<Panel> {
-        self.experiment.plots.iter().zip(self.series).map(|(plot, s)| panel(plot, s)).collect()
+        let mut names: Vec<String> = Vec::new();
+        let plots = self.experiment.plots.iter().zip(self.series);
+        plots.map(|(plot, series)| panel(plot, series, &mut names)).collect()
     }
 }
 
@@ -103,10 +105,11 @@ fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Resul
     Ok(())
 }
 
-fn panel(plot: &PlotSpec, mut series: Vec<Drawn>) -> Panel {
+/// `names` are those that have a colour; the same name has the same one in every panel.
+fn panel(plot: &PlotSpec, mut series: Vec<Drawn>, names: &mut Vec<String>) -> Panel {
+    const COLOURS: [usize; 7] = [0, 1, 2, 3, 4, 5, 7];
     // The paper's first, so that what lies upon it stays visible; it has the grey of the palette.
     series.sort_by_key(|drawn| !drawn.paper);
-    let mut colours = [0usize, 1, 2, 3, 4, 5, 7].into_iter().cycle();
     let series = series.into_iter().take(MOST).map(|drawn| {
         let mut points: Vec<_> =
             drawn.points.iter().map(|(x, y, count)| (*x, y / f64::from(*count))).collect();
@@ -116,7 +119,15 @@ fn panel(plot: &PlotSpec, mut series: Vec<Drawn>) -> Panel {
             (false, true) => Style::Line,
             (false, false) => Style::Marked,
         };
-        let colour = if drawn.paper { 6 } else { colours.next().unwrap_or(0) };
+        let colour = if drawn.paper {
+            6
+        } else {
+            let known = names.iter().position(|name| *name == drawn.name);
+            COLOURS[known.unwrap_or(names.len()) % COLOURS.len()]
+        };
+        if !drawn.paper && !names.contains(&drawn.name) {
+            names.push(drawn.name.clone());
+        }
         Series { name: drawn.name, style, points, error: Vec::new(), colour }
     });
     let zero = plot.x == "time";

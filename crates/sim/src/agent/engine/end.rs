@@ -1,9 +1,10 @@
 //! One end of an engine's flow in the simulation: when it reads, when it sends.
 
+use packtrain_cc::udt::Variant;
 use packtrain_cc::{ControllerConfig, build};
 use packtrain_link::Pace;
-use packtrain_proto::bare::{BareConfig, Room};
-use packtrain_proto::{Event, FlowStats, Role};
+use packtrain_proto::bare::BareConfig;
+use packtrain_proto::{Event, FeedbackKind, FlowStats, Role};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::batch::Batch;
@@ -54,14 +55,18 @@ impl End {
         } else {
             None
         };
+        let feedback = match spec.cc.split(':').next() {
+            Some("udt") => FeedbackKind::Udt(Variant::of_controller(&spec.cc)),
+            _ => FeedbackKind::Native,
+        };
         let config = BareConfig {
-            role,
-            lanes: 1,
             mtu,
             max_mtu: mtu,
             rate_ceiling: ceiling,
-            room: Room::Endless,
             seed: place.seed ^ u64::from(!sends),
+            feedback,
+            train: spec.train,
+            warnings: spec.warnings,
             ..BareConfig::new(role)
         };
         let setup = Setup { role, codec: spec.codec, config, controller };

@@ -196,6 +196,9 @@ impl Sealed {
             rate_ceiling: bare.rate_ceiling,
             room: pool.room_now(),
             seed: bare.seed,
+            feedback: bare.feedback,
+            train: bare.train,
+            warnings: bare.warnings,
             ..FlowConfig::new(role, keys, 1, vec![known])
         };
         let flow = Flow::new(config, controller, now)?;
