@@ -18,6 +18,7 @@ mod breaker;
 mod codec;
 mod config;
 mod core;
+mod dispersion;
 mod flow;
 mod life;
 mod mtu;

@@ -62,6 +62,8 @@ pub struct FlowStats {
     pub pacing_rate: Option<DataRate>,
     /// Delivery rate of the last round.
     pub delivery_rate: Option<DataRate>,
+    /// Rate at which packets arrived at the receiver, as it measured it.
+    pub arrival_rate: Option<DataRate>,
     /// Capacity of the path, from the dispersion of trains.
     pub capacity: Option<DataRate>,
     /// UDP payload bytes of a full datagram.

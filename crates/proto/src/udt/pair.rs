@@ -2,26 +2,28 @@
 //!
 //! Every 16th unit's successor leaves at once; the gap in which the two arrive is the time that
 //! the narrowest link needs for one packet. Two packets that the host joined arrive at one time
-//! and say nothing. So what is looked at is the time between the *batches* of packets that left
-//! back to back: the packets of the later batch took that long to pass. A run of such batches is
-//! one sample, the longer the truer; a pair of lone packets is the shortest run there is.
+//! and say nothing, and where stamps are coarse two lone packets say no more. So where the sender
+//! sends trains, what is looked at is the time between the *batches* of a run of packets that left
+//! back to back ([`Run`]); a pair counts there only where it is so far apart that no tick or thread
+//! can have made the gap.
 
 use packtrain_units::{Duration, Time};
 
 use super::message::PacketRate;
+use crate::dispersion::{Run, Spread};
 
 /// N1: every so many units a pair begins.
 pub(crate) const PAIR_EVERY: u64 = 16;
 /// N2: samples looked at.
 const SAMPLES: usize = 16;
-/// A run of so many packets behind its first batch is a long one.
-const LONG: u64 = 8;
-/// Long runs are believed once there are so many of them.
-const ENOUGH: usize = 4;
+/// Runs are believed once there are so many of them.
+const ENOUGH: usize = 3;
 /// A run is cut here, so that a sender that never pauses gives samples.
-const LONGEST: u64 = 128;
-/// So many short runs without a long one make long ones old.
+const LONGEST: u64 = 512;
+/// So many pairs without a run make runs old.
 const STALE: u32 = 1_024;
+/// A pair of lone packets this far apart is believed of a sender of trains.
+const PLAIN_GAP: Duration = Duration::from_micros(60);
 
 /// The estimator.
 #[derive(Debug)]
@@ -33,26 +35,17 @@ pub(crate) struct PacketPair {
     /// The batch before, if the next may have left right behind it.
     before: Option<Before>,
     run: Run,
-    short: Ring,
-    long: Ring,
-    since_long: u32,
+    /// Packets in it.
+    length: u64,
+    pairs: Ring,
+    runs: Ring,
+    since_run: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Before {
     at: Time,
     lone: bool,
-}
-
-/// Batches that left back to back.
-#[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    /// Packets behind the first batch.
-    packets: u64,
-    /// The time they took.
-    span: Duration,
-    /// The host joined some of them.
-    joined: bool,
 }
 
 impl PacketPair {
@@ -62,9 +55,10 @@ impl PacketPair {
             above: first,
             before: None,
             run: Run::default(),
-            short: Ring::default(),
-            long: Ring::default(),
-            since_long: 0,
+            length: 0,
+            pairs: Ring::default(),
+            runs: Ring::default(),
+            since_run: 0,
         }
     }
 
@@ -89,36 +83,34 @@ impl PacketPair {
         let before = self.before.replace(Before { at, lone }).filter(|_| follows && whole);
         let Some(before) = before else { return self.end_run() };
         let span = at.since(before.at);
-        if !self.trains && lone && before.lone && first % PAIR_EVERY == 1 {
-            // The paper's pair: it counts at once.
-            self.end_run();
-            return self.short.push(1, span);
+        // Two lone packets, as the paper has it.
+        let plain = !self.trains || span >= PLAIN_GAP;
+        if lone && before.lone && plain && first % PAIR_EVERY == 1 {
+            self.pairs.push(1, span);
+            self.since_run += 1;
+            if self.since_run > STALE {
+                self.runs = Ring::default();
+            }
         }
-        let run = &mut self.run;
-        run.joined |= !lone || !before.lone;
-        run.packets += u64::from(packets);
-        run.span += span;
-        if run.packets >= LONGEST {
-            self.end_run();
+        if self.trains {
+            self.run.push(u64::from(packets), span);
+            self.length += u64::from(packets);
+            if self.length >= LONGEST || self.run.is_full() {
+                self.end_run();
+            }
         }
     }
 
     /// NB, if it can be told.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
-        if self.long.count >= ENOUGH { self.long.median() } else { self.short.median() }
+        if self.runs.count >= ENOUGH { self.runs.median() } else { self.pairs.median() }
     }
 
     fn end_run(&mut self) {
-        let Run { packets, span, joined } = std::mem::take(&mut self.run);
-        if packets >= LONG {
-            self.long.push(packets, span);
-            self.since_long = 0;
-        } else if packets > 0 && !joined {
-            self.short.push(packets, span);
-            self.since_long += 1;
-            if self.since_long > STALE {
-                self.long = Ring::default();
-            }
+        self.length = 0;
+        if let Spread::Measured { packets, span } = self.run.finish() {
+            self.runs.push(packets, span);
+            self.since_run = 0;
         }
     }
 }
@@ -202,13 +194,13 @@ mod tests {
 
     #[test]
     fn trains_over_batches_give_the_links_rate() {
-        // 12 us a packet, trains of 20 every 500 us, read every 50 us.
+        // 12 us a packet, trains of 64 every 1500 us, read in batches of so many nanoseconds.
         for window in [1u64, 50_000, 90_000] {
             let mut pair = PacketPair::new(0, true);
             let (mut unit, mut open): (u64, Option<(u64, u64, u64, bool)>) = (0, None);
             for train in 0..100u64 {
-                for i in 0..20u64 {
-                    let at = train * 500_000 + i * 12_000;
+                for i in 0..64u64 {
+                    let at = train * 1_500_000 + i * 12_000;
                     if let Some((since, first, last_at, follows)) = open
                         && at - since >= window
                     {

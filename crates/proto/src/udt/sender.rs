@@ -23,11 +23,11 @@ use self::feedback::Delivery;
 use self::flight::Flight;
 use self::timers::Quiet;
 
-/// How often a train is sent to measure the path while the receiver cannot tell its capacity, in
-/// units.
-const PROBE_EVERY: u64 = 128;
-/// The first such train, in packets, and the longest: each is longer than the one before.
-const PROBE: (u32, u32) = (16, 64);
+/// How often units leave back to back to measure the path while the receiver cannot tell its
+/// capacity, and how often when it can: in units.
+const PROBE_EVERY: (u64, u64) = (256, 16_384);
+/// How many they are at first, and at most: while they tell nothing it doubles.
+const PROBE: (u32, u32) = (32, 512);
 /// Messages kept for an owner that does not ask for them.
 const MOST_MESSAGES: usize = 1_024;
 
@@ -93,7 +93,7 @@ pub(crate) struct Sender {
     at_once: u64,
     /// New units have left without a pause since the sender last had to wait.
     streak: bool,
-    /// While the capacity is not known: the next unit that begins a probe, and its length.
+    /// The next unit that begins such a run, and its length.
     probe: (u64, u32),
     limit: Limit,
     app_limited: bool,
@@ -128,7 +128,7 @@ impl Sender {
             pace: Pace::default(),
             at_once: config.first,
             streak: false,
-            probe: (config.first + PROBE_EVERY, PROBE.0),
+            probe: (config.first + PROBE_EVERY.0, PROBE.0),
             limit: Limit::Idle,
             app_limited: false,
             room: config.first.saturating_add(window),
@@ -259,11 +259,13 @@ impl Sender {
         if last.is_multiple_of(PAIR_EVERY) {
             self.at_once = self.at_once.max(last + 2);
         }
-        let known = self.capacity.is_some() || self.pacing_rate().is_none();
         let (at, length) = self.probe;
-        if self.config.train > 1 && !known && last >= at {
+        if self.config.train > 1 && last >= at && self.pacing_rate().is_some() {
             self.at_once = self.at_once.max(last + u64::from(length));
-            self.probe = (last + PROBE_EVERY, (length * 2).min(PROBE.1));
+            self.probe = match self.capacity {
+                Some(_) => (last + PROBE_EVERY.1, length),
+                None => (last + u64::from(length) + PROBE_EVERY.0, (length * 2).min(PROBE.1)),
+            };
         }
     }
 
@@ -356,6 +358,7 @@ impl Sender {
         stats.in_flight = self.in_flight();
         stats.pacing_rate = self.pacing_rate();
         stats.delivery_rate = self.delivery.rate();
+        stats.arrival_rate = self.arrival.map(|rate| rate.times(self.config.datagram));
         stats.capacity = self.capacity.map(|rate| rate.times(self.config.datagram));
         stats.lost_packets = self.lost_units;
         stats.limit = self.limit;

@@ -1,0 +1,154 @@
+//! How far the narrowest link spreads packets that left back to back.
+//!
+//! Stamps of arrival are coarse: hosts join packets, network cards and emulators deliver what came
+//! in a tick at the tick's end. So no gap between two packets is believed. A run of packets that
+//! left back to back is measured from the end of one heap of stamps to the end of another, and only
+//! if it took far longer than a tick is expected to be; within a heap, or with one gap, there is
+//! nothing to measure.
+
+use packtrain_units::Duration;
+
+/// A run must take this long: twice what ticks and threads usually are.
+const LEAST_SPAN: Duration = Duration::from_micros(500);
+/// And have so many packets behind its first stamp.
+const LEAST_PACKETS: u64 = 4;
+/// It is cut at so many stamps.
+const MOST_STAMPS: usize = 512;
+
+/// A run as it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// For each stamp behind the first: packets that came by then since the first, and when.
+    stamps: Vec<(u64, u64)>,
+}
+
+/// What a run says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// So many packets took so long.
+    Measured {
+        /// How many.
+        packets: u64,
+        /// How long.
+        span: Duration,
+    },
+    /// So many packets were too few: the run was over before its spread could show.
+    TooShort {
+        /// How many, from the first stamp on.
+        packets: u64,
+    },
+    /// The stamps make no sense, or there were none.
+    Nothing,
+}
+
+impl Run {
+    /// So many more packets came, the last of them so long after the stamp before.
+    pub(crate) fn push(&mut self, packets: u64, after: Duration) {
+        let (had, at) = self.stamps.last().copied().unwrap_or_default();
+        self.stamps.push((had + packets, at.saturating_add(after.as_nanos())));
+    }
+
+    /// It has become as long as a run may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.stamps.len() >= MOST_STAMPS
+    }
+
+    /// Ends it.
+    pub(crate) fn finish(&mut self) -> Spread {
+        let spread = self.spread();
+        self.stamps.clear();
+        spread
+    }
+
+    fn spread(&self) -> Spread {
+        let Some(&(packets, span)) = self.stamps.last() else { return Spread::Nothing };
+        let ends = self.ends(packets, span);
+        let (from, to) = match (ends.0, ends.1) {
+            // Evenly spread.
+            (None, _) => ((0, 0), (packets, span)),
+            (Some(from), Some(to)) => (from, to),
+            (Some(_), None) => return Spread::TooShort { packets },
+        };
+        let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
+        if within < LEAST_SPAN.as_nanos() || packets_within < LEAST_PACKETS {
+            return Spread::TooShort { packets };
+        }
+        Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
+    }
+
+    /// The ends of the first heap and of the last but one, if packets came in heaps: a heap ends
+    /// before a gap that is half as long again as the packets behind it would explain. The last
+    /// heap is left out, since the run may have ended within it.
+    #[expect(clippy::type_complexity, reason = "two stamps, each of which may be missing")]
+    fn ends(&self, packets: u64, span: u64) -> (Option<(u64, u64)>, Option<(u64, u64)>) {
+        let (mut first, mut last) = (None, None);
+        let mut before = (0, 0);
+        for &stamp in &self.stamps {
+            let (n, ns) = (stamp.0 - before.0, stamp.1 - before.1);
+            // ns / n > 1.5 * span / packets
+            let gap = u128::from(ns) * u128::from(packets) * 2;
+            if gap > u128::from(span) * u128::from(n) * 3 {
+                if first.is_none() {
+                    first = Some(before);
+                } else {
+                    last = Some(before);
+                }
+            }
+            before = stamp;
+        }
+        (first, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: u64 = 11_776;
+
+    /// What a run of packets says whose arrivals are seen as `stamp` tells.
+    fn seen(count: u64, gap: u64, stamp: impl Fn(u64) -> u64) -> Spread {
+        let mut run = Run::default();
+        let (mut last, mut packets) = (stamp(0), 0);
+        for i in 1..count {
+            let at = stamp(i * gap);
+            packets += 1;
+            // Equal stamps are one batch.
+            if at > last || i == count - 1 {
+                run.push(packets, Duration::from_nanos(at - last));
+                (last, packets) = (at, 0);
+            }
+        }
+        run.finish()
+    }
+
+    fn error(spread: Spread, gap: u64) -> f64 {
+        let Spread::Measured { packets, span } = spread else { panic!("{spread:?}") };
+        (span.as_nanos() as f64 / packets as f64 / gap as f64 - 1.0).abs()
+    }
+
+    #[test]
+    fn packets_one_by_one_are_measured_to_the_packet() {
+        assert!(error(seen(64, GAP, |at| at), GAP) < 1e-9);
+        assert_eq!(seen(16, GAP, |at| at), Spread::TooShort { packets: 15 });
+        assert_eq!(Run::default().finish(), Spread::Nothing);
+    }
+
+    #[test]
+    fn heaps_of_a_tick_are_measured_from_end_to_end() {
+        // All that came in 200 us is delivered then, 2 us apart.
+        for phase in [0, 50_000, 199_000] {
+            let stamp = |at: u64| {
+                let tick = (at + phase) / 200_000;
+                (tick + 1) * 200_000 + (at + phase) % 200_000 / GAP * 2_000
+            };
+            assert!(error(seen(128, GAP, stamp), GAP) < 0.07, "{phase}");
+        }
+    }
+
+    #[test]
+    fn one_heap_says_nothing() {
+        assert_eq!(seen(200, 2_000, |at| at), Spread::TooShort { packets: 199 });
+        assert_eq!(seen(200, 2_000, |_| 7), Spread::TooShort { packets: 199 });
+    }
+}
