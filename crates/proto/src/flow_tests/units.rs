@@ -314,3 +314,21 @@ proptest! {
         prop_assert_eq!(released, len);
     }
 }
+
+#[test]
+fn a_window_that_loss_left_small_grows_again() {
+    for controller in ["udt:paper", "udt:grid", "udt:udt4"] {
+        let mut pair = setup(controller).pair();
+        pair.forward.loss = 0.02;
+        pair.assign(1 << 40);
+        pair.run(Duration::from_secs(3), |_| false);
+        let (start, before) = (pair.now, pair.sink.bytes);
+        pair.run(Duration::from_secs(3), |_| false);
+        let goodput = pair.goodput(start, pair.sink.bytes - before);
+        let stats = pair.sender.stats();
+        // What holds it is the rate that the law allows at this loss, not the window.
+        assert!(goodput > DataRate::from_mbps(2), "{controller} {goodput} {stats:?}");
+        let pace = stats.pacing_rate.unwrap();
+        assert!(goodput.as_bps() * 2 > pace.as_bps(), "{controller} {goodput} {stats:?}");
+    }
+}

@@ -3,22 +3,25 @@
 //! Where packets come one by one from a sender that paces each, this is the paper's filter over
 //! the last 16 intervals. Where the sender sends trains or the host joins packets, the intervals
 //! are those of the trains or all zero, and the filter would give the link's rate or nothing; then
-//! arrivals are counted in groups long enough to hold several trains, and the same filter runs
-//! over the groups.
+//! arrivals are put in groups that are each about a train with the pause behind it, and the same
+//! filter runs over the groups. It must see pauses apart, as the paper's does: those that the flow
+//! window made are not to be in AS, or the window would be measured by itself and only shrink.
 
 use packtrain_cc::udt::Variant;
 use packtrain_units::{Duration, Time};
 
 use super::message::PacketRate;
 
-/// N0: intervals, or groups, looked at.
+/// N0: intervals looked at.
 const INTERVALS: usize = 16;
-/// Groups that are enough for an estimate.
-const ENOUGH: usize = 4;
-/// A group spans at least this: four trains of 250 us.
-const GROUP_SPAN: Duration = Duration::from_millis(1);
-/// And holds at least so many packets.
-const GROUP_PACKETS: u64 = 8;
+/// A group ends after this: trains begin every 250 us where packets are faster.
+const GROUP_SPAN: Duration = Duration::from_micros(500);
+/// Groups looked at: at least so many,
+const GROUPS: usize = 16;
+/// and as many more as came in this time,
+const GROUPS_SPAN: Duration = Duration::from_millis(10);
+/// up to so many.
+const MOST_GROUPS: usize = 64;
 /// So many lone packets in turn end the suspicion that the host joins packets.
 const FORGET: u32 = 64;
 
@@ -32,8 +35,8 @@ pub(crate) struct Arrival {
     /// Lone packets to come until the host is believed not to join packets.
     joins: u32,
     last: Option<Time>,
-    intervals: Ring,
-    groups: Ring,
+    intervals: Ring<INTERVALS>,
+    groups: Ring<MOST_GROUPS>,
     group: (u64, Duration),
     mean: Duration,
 }
@@ -64,9 +67,14 @@ impl Arrival {
             self.joins = self.joins.saturating_sub(1);
             self.intervals.push(1, span);
         }
+        // A long pause ends the group before it, unless that is but the first of a train's packets.
+        if span >= GROUP_SPAN * 2 && self.group.1 >= GROUP_SPAN / 4 {
+            self.groups.push(self.group.0, self.group.1);
+            self.group = (0, Duration::ZERO);
+        }
         self.group.0 += packets;
         self.group.1 += span;
-        if self.group.0 >= GROUP_PACKETS && self.group.1 >= GROUP_SPAN {
+        if self.group.1 >= GROUP_SPAN {
             self.groups.push(self.group.0, self.group.1);
             self.group = (0, Duration::ZERO);
         }
@@ -75,9 +83,9 @@ impl Arrival {
     /// AS, if it can be told.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
         if self.trains || self.joins > 0 {
-            self.groups.filtered(self.factor, ENOUGH)
+            self.groups.filtered(self.factor, GROUPS, GROUPS_SPAN)
         } else {
-            self.intervals.filtered(self.factor, INTERVALS)
+            self.intervals.filtered(self.factor, INTERVALS, Duration::ZERO)
         }
     }
 
@@ -88,25 +96,38 @@ impl Arrival {
 }
 
 /// The newest spans with how many packets came in each.
-#[derive(Debug, Default)]
-struct Ring {
-    ring: [(u64, u64); INTERVALS],
+#[derive(Debug)]
+struct Ring<const N: usize> {
+    ring: [(u64, u64); N],
     count: usize,
 }
 
-impl Ring {
+impl<const N: usize> Default for Ring<N> {
+    fn default() -> Self {
+        Self { ring: [(0, 0); N], count: 0 }
+    }
+}
+
+impl<const N: usize> Ring<N> {
     fn push(&mut self, packets: u64, span: Duration) {
-        self.ring[self.count % INTERVALS] = (packets, span.as_nanos());
+        self.ring[self.count % N] = (packets, span.as_nanos());
         self.count += 1;
     }
 
-    /// The rate of what the median filter leaves, if that is more than half of the packets.
-    fn filtered(&self, factor: u64, enough: usize) -> Option<PacketRate> {
-        let mut known = self.ring;
-        let known = &mut known[..self.count.min(INTERVALS)];
-        if known.len() < enough {
+    /// The rate of what the median filter leaves of the newest spans, if that is more than half
+    /// of their packets. Looked at are `least` spans and those before them within `reach`.
+    fn filtered(&self, factor: u64, least: usize, reach: Duration) -> Option<PacketRate> {
+        let mut known = [(0, 0); N];
+        let (mut len, mut reached) = (0, 0u64);
+        while len < self.count.min(N) && (len < least || reached < reach.as_nanos()) {
+            known[len] = self.ring[(self.count - 1 - len) % N];
+            reached = reached.saturating_add(known[len].1);
+            len += 1;
+        }
+        if len < least {
             return None;
         }
+        let known = &mut known[..len];
         known.sort_unstable_by_key(|(packets, span)| span / packets);
         let (all, median) = weighted_median(known)?;
         let kept = |interval: u64| {
@@ -203,5 +224,17 @@ mod tests {
         }
         let got = arrival.estimate().unwrap().get();
         assert!((got / 40_000.0 - 1.0).abs() < 0.05, "{got}");
+    }
+    #[test]
+    fn pauses_that_the_window_made_are_not_counted() {
+        // Windows of 16, sent as trains of two every 250 us, each 30 ms.
+        let mut arrival = Arrival::new(Variant::Grid, true);
+        for window in 0..20u64 {
+            for i in 0..16u64 {
+                arrival.on_batch(us(window * 30_000 + i / 2 * 250 + i % 2 * 12), 1);
+            }
+        }
+        let got = arrival.estimate().unwrap().get();
+        assert!((got / 8_000.0 - 1.0).abs() < 0.1, "{got}");
     }
 }

@@ -97,6 +97,8 @@ pub(crate) struct Sender {
     probe: (u64, u32),
     limit: Limit,
     app_limited: bool,
+    /// The flow window held it since the last full ACK.
+    window_limited: bool,
     /// The receiver has room for units below this.
     room: u64,
     newest_ack: Option<u32>,
@@ -131,6 +133,7 @@ impl Sender {
             probe: (config.first + PROBE_EVERY.0, PROBE.0),
             limit: Limit::Idle,
             app_limited: false,
+            window_limited: false,
             room: config.first.saturating_add(window),
             newest_ack: None,
             rtt: None,
@@ -152,6 +155,7 @@ impl Sender {
             Ok(leave) => Some(leave),
             Err(limit) => {
                 self.limit = limit;
+                self.window_limited |= limit == Limit::Window;
                 self.streak = false;
                 if limit != Limit::Pacing {
                     self.pace.hold();
@@ -196,6 +200,7 @@ impl Sender {
         // W need not be whole, and rounded down it would only ever shrink: what arrives in a
         // round trip of a flow that its window limits is no more than the window.
         let window = self.controller.cwnd().get().div_ceil(datagram).clamp(1, self.config.window);
+        let window = window.max(self.least_window().min(self.config.window));
         let next = self.flight.next();
         let window = (self.flight.acked() + window).saturating_sub(next);
         let room = self.room.saturating_sub(next);
@@ -204,6 +209,13 @@ impl Sender {
             0 => Err(Limit::Credit),
             count => Ok(count),
         }
+    }
+
+    /// A sender of trains needs a window of several: else one train would leave in a round trip,
+    /// and the receiver could not tell the pause behind it from the pace.
+    fn least_window(&self) -> u64 {
+        let paced = self.config.train > 1 && self.controller.pacing_rate().is_some();
+        if paced { (self.quantum() * 4).max(16) } else { 1 }
     }
 
     /// Units that may leave back to back.

@@ -44,13 +44,27 @@ impl Sender {
         }
         (news.delivery, news.round_ended) =
             self.delivery.on_ack(now, &self.flight, self.rtt(), self.config.datagram);
-        if self.config.train > 1 && news.told {
-            // Of trains a receiver that reckons packet by packet often cannot tell the speed.
-            let told = self.arrival.map(|rate| rate.times(self.config.datagram));
-            news.arrival = told.or(self.delivery.rate());
+        if news.told {
+            let limited = std::mem::take(&mut self.window_limited);
+            if self.config.train > 1 && news.arrival.is_none() {
+                news.arrival = self.guess_arrival(limited);
+            }
         }
         self.feed(now, news);
         Ok(())
+    }
+
+    /// Of trains a receiver that reckons packet by packet often cannot tell the speed. It is the
+    /// rate of delivery, unless the window made pauses, which AS does not count: then what
+    /// arrives between them comes at the pace, or as fast as the path is.
+    fn guess_arrival(&self, window_limited: bool) -> Option<DataRate> {
+        let delivered = self.delivery.rate();
+        if !window_limited {
+            return delivered;
+        }
+        let capacity = self.capacity.map(|rate| rate.times(self.config.datagram));
+        let pace = self.pacing_rate()?;
+        Some(capacity.map_or(pace, |capacity| capacity.min(pace)).max(delivered?))
     }
 
     fn is_newest(&mut self, number: u32) -> bool {
