@@ -18,10 +18,6 @@ use super::options::{Kind, Options};
 use super::perf::Perf;
 use super::wire::{Control, Handshake, Packet, Request};
 
-/// A stock client loses data that comes with or right behind the answer to its call, and with it
-/// its slow start: the answering side waits for so long with its first.
-const HOLD: Duration = Duration::from_millis(10);
-
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -119,7 +115,7 @@ impl Connection {
         let mut connection = Self::calling(id, seed, peer, options, caller);
         connection.open(now, terms)?;
         if let Some(link) = &mut connection.link {
-            link.hold = now + HOLD;
+            link.wait_for_peer(now);
         }
         connection.news = News { incoming: true, ..News::default() };
         connection.answer = Some(answer);
@@ -132,7 +128,7 @@ impl Connection {
         if let Stage::Calling(caller) = &self.stage
             && caller.is_rendezvous()
         {
-            link.hold = now + HOLD;
+            link.wait_for_peer(now);
         }
         self.link = Some(Box::new(link));
         self.stage = Stage::Open;

@@ -47,6 +47,10 @@ impl Link {
         if message.is_some() || now < self.hold {
             return message;
         }
+        if self.is_held() && std::mem::take(&mut self.greets) {
+            let len = Control::KeepAlive.write(self.peer_id, out)?;
+            return Some(Written { len, segment: len });
+        }
         self.write_train(now, out)
     }
 

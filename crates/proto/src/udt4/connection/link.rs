@@ -20,6 +20,11 @@ use crate::udt4::wire::HEADER_BYTES;
 /// The round trip that UDT supposes before it has measured one.
 const FIRST_RTT: Duration = Duration::from_millis(100);
 
+/// A stock client does not find its connection yet when the first packet behind the answer to its
+/// call comes, and loses it; lost data would end slow start at once. So the answering side waits
+/// for so long with data and sends a keepalive before it.
+const HOLD: Duration = Duration::from_millis(10);
+
 /// Counters that the feedback does not keep.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -62,8 +67,9 @@ pub(super) struct Link {
     pub(super) outgoing: SendBuffer,
     pub(super) incoming: RecvBuffer,
     pub(super) stuck: Stuck,
-    /// No data before this time.
+    /// No data before this time, and then not as the first packet.
     pub(super) hold: Time,
+    pub(super) greets: bool,
     /// Our first unit.
     pub(super) first: u64,
     pub(super) counts: Counts,
@@ -75,6 +81,10 @@ pub(super) struct Link {
     pub(super) dead: BTreeMap<u64, u64>,
     /// Packets that the peer had room for when it last said so.
     pub(super) peer_room: u64,
+    /// The round trip by our own clock.
+    pub(super) own_rtt: Option<Duration>,
+    /// All below was acknowledged by full acknowledgements.
+    pub(super) told: u64,
     pub(super) last_heard: Time,
     pub(super) last_sent: Time,
     /// Datagrams sent since something was heard.
@@ -116,6 +126,7 @@ impl Link {
             incoming,
             stuck: Stuck::new(now, first),
             hold: now,
+            greets: false,
             first,
             counts: Counts::default(),
             batch: Batch::default(),
@@ -123,12 +134,20 @@ impl Link {
             waiting: None,
             dead: BTreeMap::new(),
             peer_room: window,
+            own_rtt: None,
+            told: first,
             last_heard: now,
             last_sent: now,
             calls: 0,
             busy_since: None,
             busy: Duration::ZERO,
         })
+    }
+
+    /// Data waits until the peer is ready for it: of the side that answers.
+    pub(super) fn wait_for_peer(&mut self, now: Time) {
+        self.hold = now + HOLD;
+        self.greets = true;
     }
 
     /// Whether there is something to read.
@@ -161,9 +180,11 @@ impl Link {
         expected.checked_add_signed(i64::from(step))
     }
 
-    /// Whether everything given to be sent was acknowledged or given up.
+    /// Whether everything given to be sent was acknowledged or given up. A stock receiver gives
+    /// its reader what a full acknowledgement told, not what a light one did, and a farewell
+    /// behind that would cost it the rest.
     pub(super) fn is_drained(&self) -> bool {
-        self.sender.acked() >= self.outgoing.end()
+        self.told >= self.outgoing.end()
     }
 
     /// Starts or stops the clock of busy time.

@@ -3,8 +3,10 @@
 //! uninterrupted flow does not have.
 //!
 //! When the acknowledgement has stood still for the time that a repeat and its acknowledgement
-//! take, all that was repeated before that time is repeated again, or, if the unit that it stands
-//! at was never reported, that one and twice as many each time.
+//! take, all that was repeated before that time is repeated again. If the unit that it stands at
+//! was never reported, that one is, and twice as many each time until something behind them turns
+//! out to have arrived; and the last one, which makes a receiver report all that it lacks if
+//! nothing behind them did.
 
 use std::collections::VecDeque;
 
@@ -12,6 +14,8 @@ use packtrain_units::{Duration, Time};
 
 /// Repeats remembered.
 const MOST: usize = 4096;
+/// Units repeated at once without a report, at most.
+const MOST_GUESSED: u64 = 64;
 /// The wait doubles so often at most.
 const MOST_DOUBLINGS: u32 = 6;
 
@@ -22,18 +26,33 @@ pub(super) struct Stuck {
     repeats: VecDeque<(u64, u64, Time)>,
     head: u64,
     since: Time,
+    /// Times that the wait was over since something was acknowledged.
     fired: u32,
+    /// Units repeated without a report: how many the last time, and the one behind them.
+    guess: (u64, u64),
+    /// Behind the highest unit that was ever repeated.
+    repeated: u64,
 }
 
 impl Stuck {
     pub(super) fn new(now: Time, first: u64) -> Self {
-        Self { repeats: VecDeque::new(), head: first, since: now, fired: 0 }
+        Self {
+            repeats: VecDeque::new(),
+            head: first,
+            since: now,
+            fired: 0,
+            guess: (0, first),
+            repeated: first,
+        }
     }
 
     /// All below `acked` has arrived.
     pub(super) fn on_ack(&mut self, now: Time, acked: u64) {
         if acked > self.head {
             (self.head, self.since, self.fired) = (acked, now, 0);
+            if acked > self.guess.1 {
+                self.guess = (0, acked);
+            }
             while self.repeats.front().is_some_and(|(_, end, _)| *end <= acked) {
                 self.repeats.pop_front();
             }
@@ -42,12 +61,20 @@ impl Stuck {
 
     /// These units left.
     pub(super) fn on_sent(&mut self, now: Time, first: u64, end: u64, again: bool) {
-        if again && self.repeats.len() < MOST {
-            self.repeats.push_back((first, end, now));
+        if again {
+            self.repeated = self.repeated.max(end);
+            if self.repeats.len() < MOST {
+                self.repeats.push_back((first, end, now));
+            }
         }
         if (first..end).contains(&self.head) {
             self.since = now;
         }
+    }
+
+    /// Whether this unit left only once, so that its acknowledgement measures the round trip.
+    pub(super) fn left_once(&self, unit: u64) -> bool {
+        unit >= self.repeated
     }
 
     /// When it is to be asked, if nothing is acknowledged until then.
@@ -65,8 +92,13 @@ impl Stuck {
             }
         }
         if !again.iter().any(|(first, end)| (*first..*end).contains(&self.head)) {
-            let count = 1 << self.fired.min(MOST_DOUBLINGS);
-            again.push((self.head, next.min(self.head + count)));
+            let count = (self.guess.0 * 2).clamp(1, MOST_GUESSED);
+            let end = next.min(self.head + count);
+            self.guess = (count, end);
+            again.push((self.head, end));
+            if end < next {
+                again.push((next - 1, next));
+            }
         }
         self.since = now;
         self.fired += 1;
@@ -92,8 +124,12 @@ mod tests {
         // Unit 12 comes, and 13 was lost without a report.
         stuck.on_sent(ms(73), 12, 13, true);
         stuck.on_ack(ms(100), 13);
-        assert_eq!(stuck.fire(ms(150), wait, 40), [(13, 14)]);
-        assert_eq!(stuck.fire(ms(250), wait, 40), [(13, 15)]);
+        assert_eq!(stuck.fire(ms(150), wait, 40), [(13, 14), (39, 40)]);
+        stuck.on_ack(ms(240), 14);
+        assert_eq!(stuck.fire(ms(290), wait, 40), [(14, 16), (39, 40)], "no more than was guessed");
+        stuck.on_ack(ms(295), 30);
+        assert_eq!(stuck.fire(ms(299), wait, 40), [(30, 31), (39, 40)]);
+        assert!(!stuck.left_once(21) && stuck.left_once(22));
         stuck.on_ack(ms(300), 40);
         assert_eq!(stuck.due(wait), ms(350));
     }
