@@ -99,13 +99,25 @@ pub(super) fn packtrain(
     let ticket = lab.fresh("perf")?.join("ticket");
     let program = lab.packtrain.to_string_lossy();
     let mut server = pair.server(&program);
-    server.args(["perf", "server", "--listen", &at, "--ticket-file"]).arg(&ticket);
-    let _server = Background::start(server.envs(lab.environment()))?;
-    wait_for_file(&ticket)?;
+    server.args(["perf", "server", "--listen", &at]);
     let mut client = pair.client(&program);
-    client.args(["perf", "client", &at, "--ticket", &format!("@{}", ticket.display())]);
-    client.args(["--transport", transport, "--seconds", &seconds.to_string(), "--json"]);
+    client.args(["perf", "client", &at, "--transport", transport, "--json"]);
+    client.args(["--seconds", &seconds.to_string()]);
     client.args(cc.iter().flat_map(|cc| ["--cc", cc]));
+    // The stock wire has no keys.
+    let has_keys = transport != "udt4";
+    if has_keys {
+        server.arg("--ticket-file").arg(&ticket);
+        client.args(["--ticket", &format!("@{}", ticket.display())]);
+    } else {
+        server.args(["--transport", transport]);
+    }
+    let _server = Background::start(server.envs(lab.environment()))?;
+    if has_keys {
+        wait_for_file(&ticket)?
+    } else {
+        settle()
+    }
     let text = run_for(client.envs(lab.environment()), patience(seconds))?;
     number(&last_json(&text)?, "/goodput_bps")
 }

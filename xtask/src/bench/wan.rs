@@ -105,17 +105,24 @@ fn contestants(lab: &Lab) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// `perf` of the product.
+/// `perf` of the product. The stock wire has no keys and so no ticket.
 fn packtrain(lab: &Lab, name: &'static str, transport: &str, cc: &str) -> Contestant {
     let program = quoted(&lab.packtrain);
     let at = format!("{FAR}:7411");
+    let (serve, wait, ticket) = match transport {
+        "udt4" => ("--transport udt4", "sleep 0.5", ""),
+        _ => (
+            "--ticket-file \"$OUT.ticket\"",
+            "until test -s \"$OUT.ticket\"; do sleep 0.05; done",
+            "--ticket \"@$OUT.ticket\"",
+        ),
+    };
     Contestant {
         name,
-        far: format!("{program} perf server --listen {at} --ticket-file \"$OUT.ticket\""),
+        far: format!("{program} perf server --listen {at} {serve}"),
         near: format!(
-            "until test -s \"$OUT.ticket\"; do sleep 0.05; done; \
-             {program} perf client {at} --ticket \"@$OUT.ticket\" --transport {transport} \
-             --cc {cc} --seconds {SECONDS} --json > \"$OUT\""
+            "{wait}; {program} perf client {at} {ticket} --transport {transport} --cc {cc} \
+             --seconds {SECONDS} --json > \"$OUT\""
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
     }
