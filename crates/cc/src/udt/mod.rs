@@ -221,6 +221,9 @@ impl Udt {
         let Some(end) = end.filter(|_| packets > 0) else { return };
         self.gate.on_lost(packets);
         self.lost_since_report = true;
+        if self.slow_start.is_some_and(|start| !start.ends_by_loss(self.arrival)) {
+            return;
+        }
         if self.leave_slow_start() {
             return;
         }

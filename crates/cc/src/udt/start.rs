@@ -8,6 +8,8 @@ use super::variant::Variant;
 const FIRST_WINDOW: f64 = 2.0;
 /// UDT4's.
 const UDT4_FIRST_WINDOW: f64 = 16.0;
+/// Four times what the median filter of the arrival rate needs (III.B, N0 = 16).
+const FIRST_PACKETS: u64 = 64;
 
 /// A flow that has not met its limit.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,13 @@ impl SlowStart {
 
     pub(super) fn on_acked(&mut self, packets: u64) {
         self.acked = self.acked.saturating_add(packets);
+    }
+
+    /// Whether a loss ends it. One among the very first packets, before the receiver could tell an
+    /// arrival rate, would leave nothing to go on with: the flow would crawl from a few packets a
+    /// round trip, capacity unknown.
+    pub(super) fn ends_by_loss(&self, arrival: Option<f64>) -> bool {
+        arrival.is_some() || self.acked >= FIRST_PACKETS
     }
 
     /// Packets.

@@ -291,6 +291,23 @@ fn without_a_rate_of_arrival_slow_start_ends_at_the_window_in_a_wait() {
 }
 
 #[test]
+fn a_loss_before_a_rate_of_arrival_is_known_does_not_end_slow_start() {
+    let mut udt = Udt::new(&config(), Variant::Grid);
+    send(&mut udt, Time::ZERO, 0, 100);
+    nak(&mut udt, at(100), 1, 1);
+    assert!(udt.slow_start.is_some());
+    ack(&mut udt, at(110), 20, Some(40_000.0), Duration::from_millis(90));
+    nak(&mut udt, at(111), 30, 1);
+    assert!((udt.rate - 40_000.0).abs() < 1.0 && udt.slow_start.is_none());
+
+    let mut udt = Udt::new(&config(), Variant::Grid);
+    send(&mut udt, Time::ZERO, 0, 100);
+    ack(&mut udt, at(110), 64, None, Duration::from_millis(90));
+    nak(&mut udt, at(111), 70, 1);
+    assert!(close(udt.rate, 66.0 / 0.1), "but the receiver gets no more than 64 packets for it");
+}
+
+#[test]
 fn a_hundredth_lost_holds_the_rate() {
     for (every, grows) in [(50, false), (150, true)] {
         let mut udt = cruising(Variant::Paper);
