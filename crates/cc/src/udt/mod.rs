@@ -65,6 +65,9 @@ pub struct Udt {
     before_cut: f64,
     /// B, by (6).
     capacity: Average,
+    /// The rate at which slow start ended. It stands in for B until one is told: with none at all
+    /// only (2) would hold, and a flow that random loss had cut would not come back.
+    start_rate: f64,
     /// AS: the latest above zero.
     arrival: Option<f64>,
     increase: Increase,
@@ -104,6 +107,7 @@ impl Udt {
             rate: SLOWEST,
             before_cut: 0.0,
             capacity: Average::default(),
+            start_rate: 0.0,
             arrival: None,
             increase: Increase { variant, mtu: datagram + HEADERS },
             gate: Gate::new(variant),
@@ -192,6 +196,7 @@ impl Udt {
         }
         let rate = exit_rate(self.arrival, self.window.packets(), self.window.wait());
         self.set_rate(rate);
+        self.start_rate = self.rate;
         true
     }
 
@@ -319,7 +324,7 @@ impl CongestionController for Udt {
         if self.slow_start.is_some() || !may_grow {
             return;
         }
-        let capacity = self.capacity.get().unwrap_or(0.0);
+        let capacity = self.capacity.get().unwrap_or(self.start_rate);
         let more = self.increase.packets(capacity, self.rate, self.before_cut);
         self.set_rate(raised(self.rate, more));
         self.ask_for_train(now);

@@ -25,7 +25,7 @@ pub(super) struct Increase {
 
 impl Increase {
     /// Packets a SYN, for the capacity B, the rate C, and the rate D before the last cut (zero
-    /// if there was none). An unknown capacity is zero: then (2) holds until it is measured.
+    /// if there was none). Zero is a capacity that nothing is known of: then (2) holds.
     pub(super) fn packets(&self, capacity: f64, rate: f64, before_cut: f64) -> f64 {
         let least = match self.variant {
             Variant::Udt4 => LEAST_UDT4,

@@ -308,6 +308,22 @@ fn a_loss_before_a_rate_of_arrival_is_known_does_not_end_slow_start() {
 }
 
 #[test]
+fn until_a_capacity_is_told_the_first_rate_stands_in_for_it() {
+    let mut udt = Udt::new(&config(), Variant::Grid);
+    send(&mut udt, Time::ZERO, 0, 1_000);
+    let arrival_rate = Some(DataRate::from_mbps(500));
+    udt.on_feedback(&Feedback { arrival_rate, ..silence(at(5)) });
+    nak(&mut udt, at(6), 500, 3);
+    let first = udt.rate;
+    udt.on_timeout(at(10));
+    assert!((udt.rate - first) < 0.1, "by a byte");
+    nak(&mut udt, at(11), 600, 3);
+    udt.on_timeout(at(20));
+    let cut = first / 1.125;
+    assert!((udt.rate - cut - 10.0).abs() < 0.5, "by the class of 10 to 100 Mbit/s {udt:?}");
+}
+
+#[test]
 fn a_hundredth_lost_holds_the_rate() {
     for (every, grows) in [(50, false), (150, true)] {
         let mut udt = cruising(Variant::Paper);
