@@ -73,7 +73,7 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     if !local_source && request.sources.iter().any(here) {
         return Err(usage("the sources are at different places: name sources at one place only"));
     }
-    crate::transports::udp::check_controller(request.cc.as_ref())?;
+    crate::transports::udp::check_controller(request.transport, request.cc.as_deref())?;
     let watch = Watch::new(reporter, request);
     let (outcome, moved) = match (local_source, local_dest) {
         (true, true) => local(request, &watch)?,
@@ -148,6 +148,7 @@ fn ask(request: &CpRequest) -> Ask {
             TransportChoice::Native => 1,
             TransportChoice::Tcp => 2,
             TransportChoice::Pipe => 3,
+            TransportChoice::Udt => 4,
             // A place, not a way between two ends of ours; refused before.
             TransportChoice::Udt4 => 3,
         },

@@ -62,6 +62,7 @@ impl Ask {
             1 => TransportChoice::Native,
             2 => TransportChoice::Tcp,
             3 => TransportChoice::Pipe,
+            4 => TransportChoice::Udt,
             _ => TransportChoice::Auto,
         };
         let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);

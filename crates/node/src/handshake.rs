@@ -18,7 +18,8 @@ pub(crate) struct Ask {
     pub(crate) perf: Option<PerfAsk>,
     /// How many sources the caller named.
     pub(crate) sources: u32,
-    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe.
+    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt. An end that does not know a number
+    /// takes it for auto, and what it then offers tells the other so.
     pub(crate) choice: u8,
     /// The congestion controller.
     pub(crate) cc: Option<String>,

@@ -267,17 +267,18 @@ pub fn client(
     let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
+        TransportChoice::Udt => TransportChoice::Udt,
         TransportChoice::Tcp => TransportChoice::Tcp,
         TransportChoice::Udt4 => return udt4::perf_client(&request, reporter),
         TransportChoice::Pipe => {
             return Err(usage(
-                "perf measures native, tcp or udt4: the pipe is the control connection",
+                "perf measures native, udt, tcp or udt4: the pipe is the control connection",
             ));
         }
     };
     let (host, port) = split_host(&request.server)
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
-    crate::transports::udp::check_controller(request.cc.as_ref())?;
+    crate::transports::udp::check_controller(choice, request.cc.as_deref())?;
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, &|n| reporter.notice(&n))?;
@@ -289,7 +290,11 @@ pub fn client(
             bytes: request.bytes.map(ByteCount::get),
         }),
         sources: 0,
-        choice: if choice == TransportChoice::Tcp { 2 } else { 1 },
+        choice: match choice {
+            TransportChoice::Tcp => 2,
+            TransportChoice::Udt => 4,
+            _ => 1,
+        },
         cc: request.cc.clone(),
         streams: 1,
         background: false,

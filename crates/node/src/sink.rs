@@ -63,7 +63,12 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let mut early = VecDeque::new();
     let first = loop {
         match wait_first(&setup) {
-            First::Message(Message::Channel(bytes)) => setup.transports.on_channel(&bytes),
+            First::Message(Message::Channel(bytes)) => {
+                if let Err(failure) = setup.transports.on_channel(&bytes) {
+                    setup.control.tx.send(&Message::Cancel(failure.clone()));
+                    return none(ended(failure));
+                }
+            }
             First::Message(message @ Message::Manifest(_)) => break message,
             First::Message(message @ Message::ManifestEnd { .. }) => break message,
             First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
@@ -259,7 +264,11 @@ impl<'a> Runner<'a> {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Channel(bytes) => self.setup.transports.on_channel(&bytes),
+            Message::Channel(bytes) => {
+                if let Err(failure) = self.setup.transports.on_channel(&bytes) {
+                    self.sink.cancel(clock::now(), failure);
+                }
+            }
             Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
             Message::Hello(_)
             | Message::Open(_)

@@ -197,7 +197,7 @@ impl Runner<'_> {
                     }
                 }
                 Some(Word::Offer(offer)) => self.setup.transports.on_offer(&offer),
-                Some(Word::Moved(_)) | None => {}
+                Some(Word::Moved(_) | Word::OfferBy(..)) | None => {}
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),
             Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),

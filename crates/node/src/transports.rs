@@ -14,6 +14,7 @@ mod sources;
 mod tcp;
 pub(crate) mod udp;
 
+use packtrain_proto::FeedbackKind;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,18 @@ pub(crate) struct Plan {
 
 impl Plan {
     fn udp(&self) -> bool {
-        self.takes(TransportChoice::Native)
+        self.takes(TransportChoice::Native) || self.takes(TransportChoice::Udt)
+    }
+
+    /// What the transport over datagrams is called.
+    fn datagrams(&self) -> TransportChoice {
+        if self.choice == TransportChoice::Udt { self.choice } else { TransportChoice::Native }
+    }
+
+    /// How a receiver of datagrams tells what arrived: the same at both ends, since both know
+    /// which controller was asked for.
+    pub(crate) fn feedback(&self) -> FeedbackKind {
+        udp::feedback(self.choice, self.cc.as_deref())
     }
 
     fn tcp(&self) -> bool {
@@ -53,7 +65,9 @@ impl Plan {
     }
 
     fn takes(&self, one: TransportChoice) -> bool {
-        let asked = self.choice == TransportChoice::Auto || self.choice == one;
+        // Nobody gets UDT who did not ask for it.
+        let auto = self.choice == TransportChoice::Auto && one != TransportChoice::Udt;
+        let asked = auto || self.choice == one;
         let listed = |names: &Vec<String>| names.iter().any(|name| name == one.name());
         asked && self.allowed.as_ref().is_none_or(listed)
     }

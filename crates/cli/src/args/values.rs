@@ -84,6 +84,7 @@ pub(crate) struct Transports(pub(crate) &'static [TransportChoice]);
 pub(crate) const TRANSPORTS: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
+    TransportChoice::Udt,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
 ]);
@@ -92,6 +93,7 @@ pub(crate) const TRANSPORTS: Transports = Transports(&[
 pub(crate) const MEASURED: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
+    TransportChoice::Udt,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
     TransportChoice::Udt4,
@@ -124,7 +126,7 @@ fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice,
     let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
     let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "udt" | "sabul" | "fobs" => format!("`{text}` is not in this version: {all}"),
+        "sabul" | "fobs" => format!("`{text}` is not in this version: {all}"),
         "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
                    udt4://host:port/name"
             .to_owned(),

@@ -87,11 +87,13 @@ fn client(args: PerfClientArgs) -> Code {
 fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRequest, Exit> {
     if args.transport == TransportChoice::Pipe {
         return Err(Exit::usage(
-            "perf has no pipe to measure: use --transport native, tcp or udt4",
+            "perf has no pipe to measure: use --transport native, udt, tcp or udt4",
         ));
     }
     if args.cc.is_some() && args.transport == TransportChoice::Tcp {
-        return Err(Exit::usage("--cc is about native; the kernel chooses for tcp: leave one out"));
+        return Err(Exit::usage(
+            "--cc is about native and udt; the kernel chooses for tcp: leave one out",
+        ));
     }
     if args.transport == TransportChoice::Udt4 && (args.ticket.is_some() || args.accept_new_host) {
         return Err(Exit::usage(

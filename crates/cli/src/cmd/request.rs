@@ -230,15 +230,20 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
         return check_udt4(request, &given);
     }
     let transport = request.transport;
-    if given("streams") && matches!(transport, TransportChoice::Native | TransportChoice::Pipe) {
+    let not_tcp =
+        matches!(transport, TransportChoice::Native | TransportChoice::Udt | TransportChoice::Pipe);
+    if given("streams") && not_tcp {
         let name = transport.name();
         return Err(Exit::usage(format!("--streams is about TCP, not {name}: leave one out")));
     }
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "--cc is about native; the kernel chooses for {name}: leave one out"
+            "--cc is about native and udt; the kernel chooses for {name}: leave one out"
         )));
+    }
+    if given("background") && transport == TransportChoice::Udt {
+        return Err(Exit::usage("--background needs native's controller: leave one out"));
     }
     let mut places = request.sources.iter().chain([&request.dest]);
     if given("ticket") && !places.any(|place| matches!(place, Location::Server { .. })) {

@@ -80,6 +80,8 @@ pub enum TransportChoice {
     Auto,
     /// Native datagrams only.
     Native,
+    /// Native datagrams under UDT's feedback and control, only.
+    Udt,
     /// TCP with TLS only.
     Tcp,
     /// The control connection only.
@@ -94,6 +96,7 @@ impl TransportChoice {
         match self {
             Self::Auto => "auto",
             Self::Native => "native",
+            Self::Udt => "udt",
             Self::Tcp => "tcp",
             Self::Pipe => "pipe",
             Self::Udt4 => "udt4",

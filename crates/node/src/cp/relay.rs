@@ -71,7 +71,7 @@ pub(super) fn run(
                                 watch.file(path, report);
                             }
                         }
-                        Some(Word::Offer(_)) | None => {}
+                        Some(Word::Offer(_) | Word::OfferBy(..)) | None => {}
                     },
                     Message::Finished(told) => summary = *told,
                     Message::Cancel(why) | Message::Refused(why) => {

@@ -14,7 +14,7 @@ use packtrain_units::{ByteCount, Duration, Offset};
 use crate::api::TransportChoice;
 use crate::transports::offer::{FlowOffer, Offer};
 use crate::transports::perf_parts::PerfTcp;
-use crate::transports::{Hints, Plan, udp};
+use crate::transports::{Plan, udp};
 
 /// Bytes that every flow may take without end.
 const ENDLESS: u64 = 1 << 60;
@@ -67,7 +67,7 @@ impl Sending {
             None => self
                 .bound
                 .iter()
-                .map(|(sockets, flow)| offer(&self.plan.hints, sockets, Some(flow)).encode())
+                .map(|(sockets, flow)| offer(&self.plan, sockets, Some(flow)).encode())
                 .collect(),
         }
     }
@@ -80,6 +80,7 @@ impl Sending {
             return Ok(());
         }
         for ((sockets, flow), peer) in self.bound.drain(..).zip(&peers) {
+            peer.check(&self.plan)?;
             let (up, failure) = (Arc::clone(&self.up), Arc::clone(&self.failure));
             let closing = AtomicBool::new(false);
             let events = move |event: FlowEvent| match event {
@@ -164,7 +165,7 @@ impl Receiving {
     pub(super) fn offers(&self) -> Vec<Vec<u8>> {
         match &self.tcp {
             Some(tcp) => vec![tcp.offer().encode()],
-            None => self.bound.iter().map(|s| offer(&self.plan.hints, s, None).encode()).collect(),
+            None => self.bound.iter().map(|s| offer(&self.plan, s, None).encode()).collect(),
         }
     }
 
@@ -175,6 +176,7 @@ impl Receiving {
             return Ok(());
         }
         for (sockets, peer) in self.bound.drain(..).zip(&peers) {
+            peer.check(&self.plan)?;
             let Some(flow) = &peer.flow else {
                 return Err(fatal("the sender offers no keys"));
             };
@@ -194,8 +196,8 @@ impl Receiving {
     }
 }
 
-fn offer(hints: &Hints, sockets: &[UdpSocket], flow: Option<&FlowOffer>) -> Offer {
-    Offer { udp: udp::ports(sockets), flow: flow.cloned(), ..Offer::new(hints) }
+fn offer(plan: &Plan, sockets: &[UdpSocket], flow: Option<&FlowOffer>) -> Offer {
+    Offer { udp: udp::ports(sockets), flow: flow.cloned(), ..Offer::new(plan) }
 }
 
 /// Bytes without end; every offset has its own.

@@ -2,8 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use packtrain_transfer::FileReport;
+use packtrain_proto::FeedbackKind;
+use packtrain_transfer::{Failure, FailureKind, FileReport};
 use serde::{Deserialize, Serialize};
+
+use super::Plan;
 
 /// Addresses tried per lane, as the transport's own limit has it.
 const MOST_ADDRESSES: usize = 8;
@@ -19,17 +22,27 @@ pub(crate) enum Word {
     Moved(super::Moved),
     /// Sink: files are done.
     Reports(Vec<(Vec<u8>, FileReport)>),
+    /// An offer whose datagrams go by another feedback than the native one, which is named. An end
+    /// that does not know this word makes an offer of the other kind, which is how the two find
+    /// out.
+    OfferBy(String, Offer),
 }
 
 impl Word {
     /// Reads a peer's word; none if it is unintelligible.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut word = postcard::from_bytes(bytes).ok()?;
-        if let Self::Offer(offer) = &mut word {
+        if let Self::Offer(offer) | Self::OfferBy(_, offer) = &mut word {
             offer.addresses.truncate(MOST_ADDRESSES);
             offer.udp.truncate(MOST_PORTS);
         }
-        Some(word)
+        match word {
+            Self::OfferBy(label, offer) => {
+                let feedback = FeedbackKind::labelled(&label)?;
+                Some(Self::Offer(Offer { feedback, ..offer }))
+            }
+            word => Some(word),
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -39,7 +52,7 @@ impl Word {
 }
 
 /// What one end offers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// Where this end may be reached, as far as it knows.
     pub(crate) addresses: Vec<IpAddr>,
@@ -51,6 +64,9 @@ pub(crate) struct Offer {
     pub(crate) tcp_key: Vec<u8>,
     /// Source: the flow's number and secret.
     pub(crate) flow: Option<FlowOffer>,
+    /// How a receiver of its datagrams tells what arrived.
+    #[serde(skip)]
+    pub(crate) feedback: FeedbackKind,
 }
 
 /// What names and protects a datagram flow.
@@ -79,10 +95,26 @@ pub(crate) struct Hints {
 }
 
 impl Offer {
-    /// An offer of nothing yet, from an end that knows `hints`.
-    pub(crate) fn new(hints: &Hints) -> Self {
-        let (udp, tcp_key) = (Vec::new(), Vec::new());
-        Self { addresses: hints.own.clone(), udp, tcp: 0, tcp_key, flow: None }
+    /// An offer of nothing yet, from an end with this plan.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let (udp, tcp_key, feedback) = (Vec::new(), Vec::new(), plan.feedback());
+        Self { addresses: plan.hints.own.clone(), udp, tcp: 0, tcp_key, flow: None, feedback }
+    }
+
+    /// Whether an end with this plan can do with this offer of its peer.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<(), Failure> {
+        let (own, other) = (plan.feedback(), self.feedback);
+        if own == other {
+            return Ok(());
+        }
+        let text = format!(
+            "the other end does not take --transport {} with {}, it would go by {}: it may run an \
+             older packtrain; leave --transport out, or update it",
+            plan.datagrams().name(),
+            own.label(),
+            other.label(),
+        );
+        Err(Failure::new(FailureKind::Usage, text))
     }
 
     /// Reads a peer's offer; none if it is no offer.
@@ -94,7 +126,11 @@ impl Offer {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        Word::Offer(self.clone()).encode()
+        match self.feedback {
+            FeedbackKind::Native => Word::Offer(self.clone()),
+            feedback => Word::OfferBy(feedback.label(), self.clone()),
+        }
+        .encode()
     }
 
     /// Addresses to try for `port` of the peer that made this offer, best guesses first.
@@ -113,6 +149,8 @@ impl Offer {
 
 #[cfg(test)]
 mod tests {
+    use packtrain_proto::Variant;
+
     use super::*;
 
     #[test]
@@ -123,8 +161,14 @@ mod tests {
             tcp: 3,
             tcp_key: vec![4; 32],
             flow: Some(FlowOffer { id: 5, aes: true, secret: [6; 32] }),
+            feedback: FeedbackKind::Native,
         };
-        assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        let udt = Offer { feedback: FeedbackKind::Udt(Variant::Ns2), ..offer.clone() };
+        for offer in [offer, udt] {
+            assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        }
+        let other = Word::OfferBy("udt:later".to_owned(), Offer::default());
+        assert_eq!(Offer::decode(&other.encode()), None);
         assert_eq!(Offer::decode(&[0xff; 7]), None);
     }
 
@@ -136,6 +180,7 @@ mod tests {
             tcp: 0,
             tcp_key: vec![],
             flow: None,
+            feedback: FeedbackKind::Native,
         };
         let hints = Hints {
             peer: vec!["192.0.2.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],

@@ -19,7 +19,7 @@ const WRITE: usize = 256 << 10;
 pub(crate) struct PerfTcp {
     end: TcpEnd,
     shared: Arc<Shared>,
-    hints: super::Hints,
+    plan: Plan,
 }
 
 #[derive(Default)]
@@ -40,11 +40,11 @@ impl PerfTcp {
         let tasks = Tasks::default();
         let running = tasks.clone();
         let end = TcpEnd::listen(plan, &tasks, move |stream| this.run(&running, stream))?;
-        Ok(Self { end, shared, hints: plan.hints.clone() })
+        Ok(Self { end, shared, plan: plan.clone() })
     }
 
     pub(crate) fn offer(&self) -> Offer {
-        Offer { tcp: self.end.port(), tcp_key: self.end.key(), ..Offer::new(&self.hints) }
+        Offer { tcp: self.end.port(), tcp_key: self.end.key(), ..Offer::new(&self.plan) }
     }
 
     /// Sender: connects and sends `share` bytes on each stream; `up` counts streams.

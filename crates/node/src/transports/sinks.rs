@@ -3,6 +3,7 @@
 use packtrain_io::flow::{FlowEvent, FlowHandle};
 use packtrain_io::udp::UdpSocket;
 use packtrain_proto::CloseReason;
+use packtrain_transfer::Failure;
 use packtrain_transfer::message::Message;
 use packtrain_units::Duration;
 
@@ -54,7 +55,7 @@ impl SinkTransports {
     /// From now on data has a place.
     pub(crate) fn start(&mut self, assembly: &Assembly) {
         self.assembly = Some(assembly.clone());
-        let mut offer = Offer::new(&self.plan.hints);
+        let mut offer = Offer::new(&self.plan);
         if self.plan.udp()
             && let Ok(sockets) = udp::bind(&self.plan)
         {
@@ -83,23 +84,28 @@ impl SinkTransports {
     }
 
     /// The peer's offer.
-    pub(crate) fn on_channel(&mut self, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// The two ends cannot go together.
+    pub(crate) fn on_channel(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let offer = match Word::decode(bytes) {
             Some(Word::Offer(offer)) => offer,
             Some(Word::Moved(moved)) => {
                 self.moved = moved;
-                return;
+                return Ok(());
             }
-            Some(Word::Reports(_)) | None => return,
+            Some(Word::Reports(_) | Word::OfferBy(..)) | None => return Ok(()),
         };
         if std::mem::replace(&mut self.offered, true) {
-            return;
+            return Ok(());
         }
+        offer.check(&self.plan)?;
         if self.assembly.is_some() {
             self.connect(&offer);
         } else {
             self.early = Some(offer);
         }
+        Ok(())
     }
 
     fn connect(&mut self, offer: &Offer) {

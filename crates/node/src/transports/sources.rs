@@ -107,7 +107,7 @@ impl SourceTransports {
         self.started = clock::now();
         self.control = Some(control.tx.clone());
         self.reader = Some(reader.clone());
-        let mut offer = Offer::new(&self.plan.hints);
+        let mut offer = Offer::new(&self.plan);
         if self.plan.udp()
             && let Ok(sockets) = udp::bind(&self.plan)
         {
@@ -137,6 +137,10 @@ impl SourceTransports {
             return;
         }
         let (Some(tell), Some(reader)) = (self.tell.clone(), self.reader.clone()) else { return };
+        if let Err(failure) = offer.check(&self.plan) {
+            tell(TransportNews::Hopeless(failure));
+            return;
+        }
         self.udp = match std::mem::replace(&mut self.udp, Udp::Over) {
             Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 let payload = ReaderPayload::new(reader.clone());
@@ -339,7 +343,7 @@ impl SourceTransports {
     /// The transport that moves data now.
     pub(crate) fn current(&self) -> Option<&'static str> {
         match (self.udp_up, self.streams.is_empty(), &self.pipe) {
-            (true, _, _) => Some("native"),
+            (true, _, _) => Some(self.plan.datagrams().name()),
             (false, false, _) => Some("tcp"),
             (false, true, Some(_)) => Some("pipe"),
             (false, true, None) => None,
@@ -380,7 +384,7 @@ impl SourceTransports {
             moved.verdict = self.verdict(flow.pacing_rate);
             causes(flow, &mut moved);
         }
-        moved.shares = [("native", udp), ("tcp", tcp), ("pipe", piped)]
+        moved.shares = [(self.plan.datagrams().name(), udp), ("tcp", tcp), ("pipe", piped)]
             .into_iter()
             .filter(|(_, bytes)| *bytes > ByteCount::ZERO)
             .map(|(name, bytes)| (name.to_owned(), bytes))

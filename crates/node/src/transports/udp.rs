@@ -6,14 +6,16 @@ use packtrain_cc::ControllerConfig;
 use packtrain_io::flow::{self, FlowEvent, FlowHandle};
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy};
-use packtrain_proto::{Flow, FlowConfig, FlowKeys, Payload, Placement, Role, Suite};
+use packtrain_proto::{
+    FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placement, Role, Suite, Variant,
+};
 use packtrain_units::{ByteCount, DataRate};
 
 use packtrain_transfer::FailureKind;
 
 use super::Plan;
 use super::offer::{FlowOffer, Offer};
-use crate::api::NodeError;
+use crate::api::{NodeError, TransportChoice};
 
 /// Sockets of one flow: with default buffers eight hold 3 ms at 8 Gbit/s, which is what a busy
 /// host may let a thread wait.
@@ -23,20 +25,45 @@ const MTU_V4: ByteCount = ByteCount(1_472);
 const MTU_V6: ByteCount = ByteCount(1_452);
 const JUMBO: ByteCount = ByteCount(8_972);
 
-/// Whether there is a congestion controller of this name.
-pub(crate) fn check_controller(name: Option<&String>) -> Result<(), NodeError> {
+/// The controller of `udt` that nobody named.
+const UDT_CC: &str = "udt:grid";
+
+/// How a receiver tells what arrived, with this transport and controller.
+pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> FeedbackKind {
+    match transport {
+        TransportChoice::Udt => FeedbackKind::Udt(Variant::of_controller(cc.unwrap_or(UDT_CC))),
+        _ => FeedbackKind::Native,
+    }
+}
+
+/// Whether there is a congestion controller of this name that works with this transport.
+pub(crate) fn check_controller(
+    transport: TransportChoice,
+    name: Option<&str>,
+) -> Result<(), NodeError> {
     let Some(name) = name else { return Ok(()) };
     let config =
         ControllerConfig { mtu: MTU_V4, seed: 0, now: clock::now(), ceiling: None, rtt: None };
-    match packtrain_cc::build(name, &config) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(NodeError::new(FailureKind::Usage, format!("--cc: {e}"))),
+    let usage = |text: String| NodeError::new(FailureKind::Usage, format!("--cc: {text}"));
+    let controller = packtrain_cc::build(name, &config).map_err(|e| usage(e.to_string()))?;
+    let feedback = feedback(transport, Some(name));
+    let lacks = feedback.provides().lacks(controller.needs());
+    if lacks.is_empty() {
+        return Ok(());
     }
+    let signals: Vec<&str> = lacks.iter().map(|signal| signal.name()).collect();
+    let (signals, of) = (signals.join(", "), feedback.name());
+    let hint = if name.starts_with("udt") { ": use it with --transport udt" } else { "" };
+    Err(usage(format!(
+        "the controller `{name}` needs what the transport {of} does not measure ({signals}){hint}"
+    )))
 }
 
 /// Binds the sockets of a flow, or says why not.
 pub(crate) fn bind(plan: &Plan) -> Result<Vec<UdpSocket>, String> {
-    let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
+    // Gaps between sockets would look like reordering to a feedback that counts in units.
+    let lanes = if plan.feedback() == FeedbackKind::Native { LANES } else { 1 };
+    let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), lanes, entropy::seed())
         .map_err(|e| e.to_string())?;
     if plan.background {
         sockets.iter_mut().for_each(UdpSocket::set_lower_effort);
@@ -74,7 +101,9 @@ fn config(role: Role, plan: &Plan, flow: &FlowOffer, peer: &Offer, lanes: usize)
     });
     let mut config = FlowConfig::new(role, keys, flow.id, peers);
     config.mtu = if six { MTU_V6 } else { MTU_V4 };
-    config.max_mtu = JUMBO;
+    config.feedback = plan.feedback();
+    // The size of a unit is part of UDT's arithmetic.
+    config.max_mtu = if config.feedback == FeedbackKind::Native { JUMBO } else { config.mtu };
     config.rate_ceiling = plan.rate_bps.map(DataRate::from_bps);
     config.seed = entropy::seed();
     config
@@ -100,8 +129,11 @@ pub(crate) fn start_sender<P: Payload + Send + 'static>(
         now,
         rtt: None,
     };
-    let name =
-        plan.cc.as_deref().unwrap_or(if plan.background { "native:background" } else { "native" });
+    let name = plan.cc.as_deref().unwrap_or(match config.feedback {
+        FeedbackKind::Udt(_) => UDT_CC,
+        FeedbackKind::Native if plan.background => "native:background",
+        FeedbackKind::Native => "native",
+    });
     let controller = packtrain_cc::build(name, &controller).map_err(|e| e.to_string())?;
     let flow = Flow::new(config, Some(controller), now).map_err(|e| e.to_string())?;
     flow::spawn_sender(sockets, flow, payload, events).map_err(|e| e.to_string())
