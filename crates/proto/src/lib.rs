@@ -43,11 +43,33 @@ pub use stats::{FlowStats, Limit};
 /// For fuzzers, what lies behind the authentication; for measurements, what is inside.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Reads the plaintext of a control packet and writes what it read.
+    use crate::codec::frame::{self, Frame};
+    use crate::udt::Message;
+
+    /// Reads the plaintext of a control packet and writes what it read; reads the number of a
+    /// data unit.
+    ///
+    /// # Panics
+    /// If what was written is not read again.
     pub fn frames(text: &[u8]) {
-        for frame in crate::codec::frame::parse(text).iter().flatten() {
+        for frame in frame::parse(text).iter().flatten() {
             let mut out = Vec::new();
-            crate::codec::frame::write(frame, &mut out);
+            frame::write(frame, &mut out);
+            match frame {
+                // Feedback in units: what is read is what is written.
+                Frame::Unit(Message::Nak { ranges }) => {
+                    assert_eq!(&frame::nak_pieces(ranges).concat(), ranges);
+                    assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
+                }
+                Frame::Unit(_) | Frame::Ack { .. } => {
+                    assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
+                }
+                _ => {}
+            }
+        }
+        if let Some((unit, rest)) = crate::codec::unit::split(text, 1 << 40) {
+            let out = [&crate::codec::unit::write(unit)[..], rest].concat();
+            assert_eq!(out, text);
         }
     }
 
