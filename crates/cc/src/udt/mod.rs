@@ -3,9 +3,10 @@
 //! growing delay cut by a ninth (DAIMD), under a window of what arrives in a round trip.
 //!
 //! One file an idea: `rate` the formulas of increase, `gate` the loss rate that forbids one,
-//! `decrease` the epochs of losses, `window` formula (1), `start` slow start, `average` the moving
-//! average of all of them, `variant` the algorithms that go by this name. Section numbers are the
-//! paper's; `udt4` follows draft-gg-udt-03 where the paper says otherwise.
+//! `decrease` the epochs of losses, `path` what the receiver tells, `window` formula (1), `start`
+//! slow start, `average` the moving average of all of them, `variant` the algorithms that go by
+//! this name. Section numbers are the paper's; `udt4` follows draft-gg-udt-03 where the paper says
+//! otherwise.
 //!
 //! Units: packets, packets a second and seconds, as `f64`. Rates at the interface count wire bytes
 //! of a datagram; formulas (3) and (4) want the packet with its IP and UDP headers.
@@ -13,6 +14,7 @@
 mod average;
 mod decrease;
 mod gate;
+mod path;
 mod rate;
 mod start;
 mod variant;
@@ -22,9 +24,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::interface::{CongestionController, Feedback, ProbeTrain, Sent, Signal, Signals};
 use crate::registry::{ControllerConfig, quantum};
-use average::Average;
 use decrease::{CUT, Cut, Epochs};
 use gate::Gate;
+use path::Path;
 use rate::{Increase, raised};
 use start::{SlowStart, exit_rate};
 pub use variant::Variant;
@@ -41,9 +43,6 @@ const SLOWEST: f64 = 1.0;
 /// from overflow.
 const FASTEST: f64 = 1e13;
 const WIDEST: f64 = (1u64 << 44) as f64;
-/// A round trip is at its least if it is not longer than that by a 32nd and half a millisecond.
-const EMPTY_SHARE: u64 = 32;
-const EMPTY_SPAN: Duration = Duration::from_micros(500);
 /// The feedback `udt` sends a packet pair every 16 packets by itself (III.C, N1). Under one that
 /// measures capacity by trains, a train of as many is asked for, for one packet in 16, and not
 /// more often than every 100 ms; only while no capacity is known.
@@ -63,22 +62,13 @@ pub struct Udt {
     rate: f64,
     /// D: the rate before the last cut.
     before_cut: f64,
-    /// B, by (6).
-    capacity: Average,
-    /// The rate at which slow start ended. It stands in for B until one is told: with none at all
-    /// only (2) would hold, and a flow that random loss had cut would not come back.
-    start_rate: f64,
-    /// AS: the latest above zero.
-    arrival: Option<f64>,
+    path: Path,
     increase: Increase,
     gate: Gate,
     epochs: Epochs,
     window: Window,
     /// When the SYN ends; none while the flow is idle.
     syn_ends: Option<Time>,
-    /// When window and capacity last took a report.
-    reported_at: Option<Time>,
-    lost_since_report: bool,
     frozen_until: Option<Time>,
     /// Whether the application had no more when the last packet left.
     app_limited: bool,
@@ -106,16 +96,12 @@ impl Udt {
             slow_start: Some(slow_start),
             rate: SLOWEST,
             before_cut: 0.0,
-            capacity: Average::default(),
-            start_rate: 0.0,
-            arrival: None,
+            path: Path::new(variant),
             increase: Increase { variant, mtu: datagram + HEADERS },
             gate: Gate::new(variant),
             epochs: Epochs::new(variant, config.seed),
             window,
             syn_ends: Some(config.now + SYN),
-            reported_at: None,
-            lost_since_report: false,
             frozen_until: None,
             app_limited: false,
             in_flight: ByteCount::ZERO,
@@ -151,42 +137,25 @@ impl Udt {
         }
     }
 
-    /// Window and capacity follow the receiver's measurements, which come once a SYN; a feedback
-    /// that reports more often is heard half as often as it may.
+    /// Window and capacity follow the receiver's measurements.
+    ///
+    /// A window that was full on an empty path is itself what limits, and a rate of arrival then
+    /// says no more than the window did. UDT's receiver is not fooled, since it leaves the gaps
+    /// out and tells how fast packets follow each other, which is the rate C; one that tells an
+    /// average would hold the window where it is, or let it shrink for ever.
     fn on_measured(&mut self, feedback: &Feedback<'_>) {
-        let (arrival, capacity) =
-            (self.packets(feedback.arrival_rate), self.packets(feedback.capacity));
-        self.arrival = arrival.or(self.arrival);
-        let due = self.reported_at.is_none_or(|at| feedback.now >= at + SYN / 2);
-        if !due || (arrival.is_none() && capacity.is_none()) {
+        let arrival = self.packets(feedback.arrival_rate);
+        let capacity = self.packets(feedback.capacity);
+        if !self.path.on_report(feedback.now, arrival, capacity) {
             return;
         }
-        self.reported_at = Some(feedback.now);
-        match (capacity, self.variant) {
-            (Some(capacity), Variant::Ns2) => self.capacity = Average::from(capacity),
-            (Some(capacity), _) => self.capacity.add(capacity),
-            (None, _) => {}
-        }
-        let circular = self.is_starved(feedback);
-        self.lost_since_report = false;
-        if let Some(rate) = arrival.filter(|_| self.slow_start.is_none()) {
-            self.window.on_arrival(if circular { rate.max(self.rate) } else { rate });
-        }
-    }
-
-    /// Whether the window was full on an empty path: no loss, and a round trip at its least. Then it
-    /// is the window that limits, and the rate of arrival says no more than the window did. UDT's
-    /// receiver is not fooled, since it leaves the gaps out and tells how fast packets follow each
-    /// other, which is this rate C; one that tells an average would hold the window where it is,
-    /// or let it shrink for ever.
-    fn is_starved(&self, feedback: &Feedback<'_>) -> bool {
         let before = (feedback.in_flight + feedback.acked).get() as f64;
         let train = self.send_quantum().get() as f64;
         let full = before + train >= self.window.packets() * self.datagram;
-        let empty = feedback
-            .rtt
-            .is_some_and(|rtt| rtt.latest <= rtt.min + rtt.min / EMPTY_SHARE + EMPTY_SPAN);
-        full && empty && !self.lost_since_report && !feedback.delay_rising
+        let starved = self.path.was_empty(feedback) && full;
+        if let Some(rate) = arrival.filter(|_| self.slow_start.is_none()) {
+            self.window.on_arrival(if starved { rate.max(self.rate) } else { rate });
+        }
     }
 
     /// Slow start ends, if it was on.
@@ -194,9 +163,9 @@ impl Udt {
         if self.slow_start.take().is_none() {
             return false;
         }
-        let rate = exit_rate(self.arrival, self.window.packets(), self.window.wait());
+        let rate = exit_rate(self.path.arrival(), self.window.packets(), self.window.wait());
         self.set_rate(rate);
-        self.start_rate = self.rate;
+        self.path.on_start_ended(self.rate);
         true
     }
 
@@ -225,8 +194,8 @@ impl Udt {
         let end = feedback.lost.iter().map(|l| l.first.saturating_add(l.count.into())).max();
         let Some(end) = end.filter(|_| packets > 0) else { return };
         self.gate.on_lost(packets);
-        self.lost_since_report = true;
-        if self.slow_start.is_some_and(|start| !start.ends_by_loss(self.arrival)) {
+        self.path.on_lost();
+        if self.slow_start.is_some_and(|start| !start.ends_by_loss(self.path.arrival())) {
             return;
         }
         if self.leave_slow_start() {
@@ -258,7 +227,7 @@ impl Udt {
     fn ask_for_train(&mut self, now: Time) {
         let spacing = TRAIN_SPACING.max(f64::from(TRAIN * TRAIN) / self.rate);
         let due = now.since(self.probed_at).as_secs_f64() >= spacing;
-        if due && self.capacity.get().is_none() && self.slow_start.is_none() {
+        if due && self.path.capacity().is_none() && self.slow_start.is_none() {
             self.probe = Some(now);
             self.probed_at = now;
         }
@@ -324,7 +293,7 @@ impl CongestionController for Udt {
         if self.slow_start.is_some() || !may_grow {
             return;
         }
-        let capacity = self.capacity.get().unwrap_or(self.start_rate);
+        let capacity = self.path.presumed_capacity();
         let more = self.increase.packets(capacity, self.rate, self.before_cut);
         self.set_rate(raised(self.rate, more));
         self.ask_for_train(now);
@@ -371,7 +340,7 @@ impl CongestionController for Udt {
         };
         let show = |rate: Option<DataRate>, none: &str| rate.map_or(none.into(), |r| r.to_string());
         let rate = show(self.pacing_rate(), "unpaced");
-        let capacity = show(self.capacity.get().map(|b| self.data_rate(b)), "unknown");
+        let capacity = show(self.path.capacity().map(|b| self.data_rate(b)), "unknown");
         format!("{phase}, {rate}, B {capacity}, W {:.0}", self.window.packets())
     }
 }
