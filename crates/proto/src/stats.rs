@@ -54,6 +54,12 @@ pub struct FlowStats {
     pub replayed_datagrams: u64,
     /// Reports sent or received.
     pub reports: u64,
+    /// Feedback `udt`, receiver: round trips whose trend was looked at.
+    pub trend_tests: u64,
+    /// Those at which it rose.
+    pub trend_rises: u64,
+    /// Warnings of a rising delay sent.
+    pub delay_warnings: u64,
     /// Congestion window.
     pub cwnd: ByteCount,
     /// Bytes in flight.

@@ -50,7 +50,7 @@ pub(crate) struct Ends {
     /// Points of senders' curves: when, flow.
     pub(crate) curves: Vec<(Time, usize, Curve)>,
     /// What receivers had, as often.
-    pub(crate) delivered: Vec<(Time, usize, u64)>,
+    pub(crate) delivered: Vec<(Time, usize, Counts)>,
 }
 
 impl Ends {
@@ -253,7 +253,7 @@ impl Node {
             for &end in &self.ends {
                 match (end % 2, ends.all[end].curve()) {
                     (0, curve) => ends.curves.push((now, end / 2, curve.unwrap_or_default())),
-                    _ => ends.delivered.push((now, end / 2, ends.all[end].counts().delivered)),
+                    _ => ends.delivered.push((now, end / 2, ends.all[end].counts())),
                 }
             }
         }

@@ -102,6 +102,8 @@ pub struct Sample {
     pub goodput: DataRate,
     /// The newest round trip measured.
     pub rtt: Duration,
+    /// UDT's receiver: tests of the trend of the delay so far, and those that found it rising.
+    pub trend: [u64; 2],
 }
 
 /// How long a packet would have waited at a link.

@@ -11,6 +11,7 @@ mod figure;
 mod folder;
 mod group;
 mod table;
+mod trend;
 
 use std::collections::BTreeMap;
 

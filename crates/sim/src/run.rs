@@ -211,8 +211,9 @@ fn samples(ends: &Ends) -> Vec<Sample> {
     delivered.sort_by_key(|(at, flow, _)| (*at, *flow));
     let flows = ends.all.len() / 2;
     let mut before = vec![(Time::ZERO, 0u64); flows];
-    let joined = curves.iter().zip(&delivered).map(|((at, flow, curve), (_, _, bytes))| {
-        let (last, had) = std::mem::replace(&mut before[*flow], (*at, *bytes));
+    let joined = curves.iter().zip(&delivered).map(|((at, flow, curve), (_, _, counts))| {
+        let bytes = counts.delivered;
+        let (last, had) = std::mem::replace(&mut before[*flow], (*at, bytes));
         Sample {
             at: *at,
             flow: *flow,
@@ -221,6 +222,7 @@ fn samples(ends: &Ends) -> Vec<Sample> {
             pacing_rate: curve.pacing_rate,
             goodput: rate(bytes - had, at.since(last)),
             rtt: curve.rtt,
+            trend: counts.trend,
         }
     });
     joined.collect()
@@ -245,6 +247,7 @@ impl Counts {
             retransmitted: self.retransmitted - earlier.retransmitted,
             delivered: self.delivered - earlier.delivered,
             received: self.received - earlier.received,
+            trend: [self.trend[0] - earlier.trend[0], self.trend[1] - earlier.trend[1]],
             host_dropped: self.host_dropped - earlier.host_dropped,
             loss_events: self.loss_events - earlier.loss_events,
             timeouts: self.timeouts - earlier.timeouts,
@@ -260,6 +263,7 @@ impl Counts {
             retransmitted: self.retransmitted + other.retransmitted,
             delivered: self.delivered + other.delivered,
             received: self.received + other.received,
+            trend: [self.trend[0] + other.trend[0], self.trend[1] + other.trend[1]],
             host_dropped: self.host_dropped + other.host_dropped,
             loss_events: self.loss_events + other.loss_events,
             timeouts: self.timeouts + other.timeouts,

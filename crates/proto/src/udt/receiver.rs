@@ -71,6 +71,10 @@ pub(crate) struct Receiver {
     most_room: u64,
     rtt: Rtt,
     trend: Trend,
+    /// Its samples, those at which it rose, and warnings.
+    tests: u64,
+    rises: u64,
+    warnings: u64,
     warned_at: Option<Time>,
     warning: bool,
     arrival: Arrival,
@@ -98,6 +102,9 @@ impl Receiver {
             most_room: window,
             rtt: Rtt::new(config.variant),
             trend: Trend::default(),
+            tests: 0,
+            rises: 0,
+            warnings: 0,
             warned_at: None,
             warning: false,
             arrival: Arrival::new(config.variant, trains),
@@ -177,11 +184,14 @@ impl Receiver {
         let Some(sample) = self.acks.answered(now, number) else { return };
         self.rtt.sample(sample);
         let rises = self.trend.sample(sample);
+        self.tests += 1;
+        self.rises += u64::from(rises);
         let wait = self.rtt.get() * 2;
         let quiet = self.warned_at.is_none_or(|at| now >= at + wait);
         if rises && quiet && self.config.variant != Variant::Udt4 {
             self.warned_at = Some(now);
             self.warning = true;
+            self.warnings += 1;
         }
     }
 
@@ -343,6 +353,9 @@ impl Receiver {
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
         stats.rtt = self.rtt();
+        stats.trend_tests = self.tests;
+        stats.trend_rises = self.rises;
+        stats.delay_warnings = self.warnings;
     }
 }
 

@@ -102,10 +102,12 @@ impl Agent for EngineReceiver {
     }
 
     fn counts(&self) -> Counts {
+        let stats = self.0.stats();
         Counts {
             delivered: self.0.delivered().get(),
-            received: self.0.stats().received_packets,
-            host_dropped: self.0.stats().host_drops,
+            received: stats.received_packets,
+            trend: [stats.trend_tests, stats.trend_rises],
+            host_dropped: stats.host_drops,
             ..Counts::default()
         }
     }

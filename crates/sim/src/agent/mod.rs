@@ -65,6 +65,8 @@ pub(crate) struct Counts {
     pub(crate) delivered: u64,
     /// Packets with payload that an engine's receiver got, repeats included.
     pub(crate) received: u64,
+    /// Tests of the trend of the delay by a UDT receiver, and those that found it rising.
+    pub(crate) trend: [u64; 2],
     /// Packets dropped by the receiving host.
     pub(crate) host_dropped: u64,
     /// Rounds in which the controller was told of a loss.

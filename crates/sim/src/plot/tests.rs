@@ -21,6 +21,7 @@ fn sawtooth() -> Outcome {
         pacing_rate: None,
         goodput: DataRate::from_mbps(300 + (i * 3 + flow as u64 * 90) % 300),
         rtt: Duration::from_micros(100_000 + (i * 17) % 25_000),
+        trend: [0; 2],
     };
     Outcome {
         scenario: "dumbbell".into(),

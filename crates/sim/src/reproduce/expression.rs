@@ -7,6 +7,7 @@
 //! goodputs of several flows as one number: `total(udt*)`, `sd(udt*, 20, 30)`, see `group`.
 
 use super::group::{Group, Seen};
+use super::trend::Trend;
 use crate::results::{FlowRow, LinkRow, RunRow};
 
 /// Deeper formulas are refused.
@@ -106,6 +107,11 @@ impl<'a> Reader<'a> {
             "" => Err(format!("something is missing before `{}`", self.rest.trim())),
             "sqrt" | "log" | "min" | "max" => self.function(word),
             _ if Group::named(word).is_some() && self.take('(') => self.group(word),
+            _ if let Some(trend) = Trend::named(word)
+                && self.take('(') =>
+            {
+                self.trend(trend)
+            }
             _ if self.take('.') => self.of_flow(word),
             _ => self.first_flow(word),
         }
@@ -128,6 +134,19 @@ impl<'a> Reader<'a> {
             _ => first.max(self.sum()?),
         };
         self.close(value)
+    }
+
+    /// `NAME(FLOW, LINK, SECONDS)`, the parenthesis being open.
+    fn trend(&mut self, trend: Trend) -> Result<f64, String> {
+        let inside = self.until(')')?;
+        let parts: Vec<&str> = inside.split(',').map(str::trim).collect();
+        match parts[..] {
+            [flow, link, delay] => match delay.parse() {
+                Ok(delay) => trend.of(self.seen, flow, link, delay),
+                Err(_) => Err(format!("`{delay}` is no time in seconds")),
+            },
+            _ => Err("write NAME(FLOW, LINK, SECONDS)".to_owned()),
+        }
     }
 
     /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, the parenthesis being open.

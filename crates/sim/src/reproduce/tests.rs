@@ -29,6 +29,7 @@ fn sample(second: u64, flow: usize) -> Sample {
         pacing_rate: None,
         goodput: DataRate::from_mbps(if flow == 0 { second } else { 2 }),
         rtt: Duration::ZERO,
+        trend: [0; 2],
     }
 }
 

@@ -1,0 +1,86 @@
+//! How often UDT's receiver is wrong about the delay: its verdicts against the queue's truth
+//! (type 1 and type 2 errors of Gu and Grossman, section IV.D).
+
+use crate::outcome::Wait;
+
+use super::group::Seen;
+
+/// Samples of a test (N3).
+const SAMPLES: usize = 16;
+/// A queue that grew in so many of the 15 steps between them grows beyond doubt.
+const GROWING: usize = 13;
+
+/// Which error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trend {
+    /// Of the tests while the queue grew beyond doubt, the share that did not say so.
+    Missed,
+    /// Of the tests while it did not grow, the share that said it did.
+    FalseAlarms,
+    /// How often the first kind could have been.
+    Growing,
+}
+
+impl Trend {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "missed" => Self::Missed,
+            "false_alarms" => Self::FalseAlarms,
+            "growing" => Self::Growing,
+            _ => return None,
+        })
+    }
+
+    /// Of a flow through the queue of a link, `delay` seconds before the receiver. The scenario
+    /// must sample every 10 ms, which is as often as the receiver looks.
+    pub(super) fn of(
+        self,
+        seen: &Seen<'_>,
+        flow: &str,
+        link: &str,
+        delay: f64,
+    ) -> Result<f64, String> {
+        let of_flow = seen.row.flows.iter().position(|known| known.name == flow);
+        let of_flow = of_flow.ok_or_else(|| format!("no flow `{flow}`"))?;
+        let of_link = seen.row.links.iter().position(|known| known.name == link);
+        let of_link = of_link.ok_or_else(|| format!("no link `{link}`"))?;
+        let tests: Vec<_> =
+            seen.outcome.samples.iter().filter(|sample| sample.flow == of_flow).collect();
+        let waits: Vec<Wait> =
+            seen.outcome.waits.iter().filter(|wait| wait.link == of_link).copied().collect();
+        let (mut growing, mut missed, mut still, mut alarms) = (0u64, 0u64, 0u64, 0u64);
+        let mut at = 0;
+        for pair in tests.windows(2) {
+            if pair[1].trend[0] == pair[0].trend[0] {
+                continue;
+            }
+            let rose = pair[1].trend[1] > pair[0].trend[1];
+            let now = pair[1].at.as_nanos() as f64 / 1e9;
+            // What came last had been at the queue so much earlier, and waited there.
+            while waits.get(at + 1).is_some_and(|wait| arrives(wait, delay) <= now) {
+                at += 1;
+            }
+            let Some(window) = (at + 1).checked_sub(SAMPLES).and_then(|a| waits.get(a..=at)) else {
+                continue;
+            };
+            let ups = window.windows(2).filter(|pair| pair[1].wait > pair[0].wait).count();
+            if ups >= GROWING {
+                growing += 1;
+                missed += u64::from(!rose);
+            }
+            if window[SAMPLES - 1].wait <= window[0].wait {
+                still += 1;
+                alarms += u64::from(rose);
+            }
+        }
+        Ok(match self {
+            Self::Growing => growing as f64,
+            Self::Missed => missed as f64 / growing.max(1) as f64,
+            Self::FalseAlarms => alarms as f64 / still.max(1) as f64,
+        })
+    }
+}
+
+fn arrives(wait: &Wait, delay: f64) -> f64 {
+    (wait.at + wait.wait).as_nanos() as f64 / 1e9 + delay
+}
