@@ -20,6 +20,8 @@ use self::acks::{Acks, RTT_GUESS};
 pub(crate) const MOST_RANGES: usize = 128;
 /// UDT4 sends a light ACK every so many units.
 const LIGHT_EVERY: u64 = 64;
+/// Full ACKs before their time leave no more often than every so many units.
+const LEAST_EARLY: u64 = 8;
 /// Room below this share of the most ever seen is low.
 const LOW_ROOM: u64 = 4;
 /// A round trip longer than this is not believed: timers depend on it.
@@ -226,11 +228,18 @@ impl Receiver {
         if self.acks.due(self.rtt.get()).is_some_and(|at| at <= now) {
             return Some(Message::Ack(self.ack(now)));
         }
-        (self.config.variant == Variant::Udt4 && self.since_ack >= LIGHT_EVERY * (self.light + 1))
-            .then(|| {
-                self.light = self.since_ack / LIGHT_EVERY;
-                Message::Ack(Ack { light: true, ..self.head() })
-            })
+        if self.config.variant != Variant::Udt4 {
+            return None;
+        }
+        // A light ACK says nothing of room: a window that is used up within SYN needs full ones.
+        if self.since_ack >= (self.config.window / 4).max(LEAST_EARLY) {
+            let ack = self.ack(now);
+            return Some(Message::Ack(Ack { arrival: None, capacity: None, ..ack }));
+        }
+        (self.since_ack >= LIGHT_EVERY * (self.light + 1)).then(|| {
+            self.light = self.since_ack / LIGHT_EVERY;
+            Message::Ack(Ack { light: true, ..self.head() })
+        })
     }
 
     /// As many losses as a message may have, those that came meanwhile left out.

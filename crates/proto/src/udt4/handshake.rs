@@ -30,6 +30,8 @@ pub(super) struct Terms {
     pub(super) send_window: u32,
     /// Packets that we take.
     pub(super) recv_window: u32,
+    /// The round trip, if the handshake measured it.
+    pub(super) rtt: Option<Duration>,
 }
 
 impl Terms {
@@ -55,6 +57,7 @@ impl Terms {
             payload,
             send_window: peer.flow_window.min(options.flow_window),
             recv_window: options.recv_window(payload),
+            rtt: None,
         })
     }
 }
@@ -81,6 +84,8 @@ pub(super) struct Caller {
     next: Time,
     give_up: Time,
     patience: Duration,
+    /// When the last handshake left, and how often that one did.
+    asked: (Time, u32),
 }
 
 impl Caller {
@@ -113,6 +118,7 @@ impl Caller {
             next: now,
             give_up: now + patience,
             patience,
+            asked: (now, 0),
         }
     }
 
@@ -127,6 +133,7 @@ impl Caller {
             return None;
         }
         self.next = now + limits::HANDSHAKE_RETRY;
+        self.asked = (now, self.asked.1 + 1);
         Some((self.peer_id, self.own))
     }
 
@@ -158,10 +165,19 @@ impl Caller {
                 self.own.cookie = peer.cookie;
                 self.own.request = Request::Conclusion;
                 self.next = now;
+                self.asked.1 = 0;
                 Outcome::Wait
             }
             Request::Conclusion if self.own.request == Request::Conclusion => {
-                self.done(options, peer, None)
+                // One that was asked twice does not say which was answered.
+                let (at, times) = self.asked;
+                let rtt = (times == 1).then(|| now.since(at)).filter(|rtt| !rtt.is_zero());
+                match self.done(options, peer, None) {
+                    Outcome::Done { terms, tell } => {
+                        Outcome::Done { terms: Terms { rtt, ..terms }, tell }
+                    }
+                    other => other,
+                }
             }
             _ => Outcome::Wait,
         }

@@ -11,6 +11,9 @@ use crate::udt4::wire::{self, AckDetail, Control, Packet};
 /// until more than half are measured it tells those.
 const GUESSED_PAIRS: u64 = 40;
 
+/// The second packet of a pair leaves so much behind the first at most, in microseconds.
+const PAIR_GAP_US: u32 = 50;
+
 /// What a control packet says about the connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
@@ -41,6 +44,11 @@ impl Link {
             return;
         }
         self.counts.received_packets += 1;
+        let stamp = packet.timestamp();
+        if self.batch.span.is_none() {
+            self.batch.stamps.0 = stamp;
+        }
+        self.batch.stamps.1 = stamp;
         let span = self.batch.span.get_or_insert((unit, unit, 0));
         *span = (span.0, unit, span.2 + 1);
         if seen == Seen::Again {
@@ -81,11 +89,22 @@ impl Link {
     /// The batch that came in at `at` is at its end.
     pub(super) fn finish_batch(&mut self, now: Time, at: Time) {
         self.hand_on(now);
-        let Batch { span, .. } = std::mem::take(&mut self.batch);
+        let Batch { span, stamps, .. } = std::mem::take(&mut self.batch);
         let Some((first, last, packets)) = span else { return };
-        // UDT's senders let each unit whose number is a multiple of 16 be followed at once.
-        self.receiver.on_batch(at, first, last, packets, first % 16 == 1);
+        let joined = self.is_joined(first, stamps.0);
+        self.before = Some((last, stamps.1));
+        self.receiver.on_batch(at, first, last, packets, joined);
         self.make_room(now);
+    }
+
+    /// Whether this unit left right behind the one that arrived before it. UDT's senders let each
+    /// unit whose number is a multiple of 16 be followed at once; ours also give packets that
+    /// leave without a pause the same time.
+    fn is_joined(&self, unit: u64, stamp: u32) -> bool {
+        self.before.is_some_and(|(last, before)| {
+            let gap = stamp.wrapping_sub(before);
+            last + 1 == unit && (gap == 0 || unit % 16 == 1 && gap <= PAIR_GAP_US)
+        })
     }
 
     /// Moves the window on and tells the receiver.

@@ -178,7 +178,8 @@ impl Link {
     fn write_train(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
         loop {
             let next = self.sender.next();
-            let (first, count, again) = match self.sender.poll(now, self.outgoing.fresh(next))? {
+            let leave = self.sender.poll(now, self.outgoing.fresh(next))?;
+            let (first, count, again) = match leave {
                 Leave::Again { first, count } => (first, count, true),
                 Leave::Fresh { count, .. } => (next, count, false),
             };
@@ -197,7 +198,8 @@ impl Link {
             }
             let stop = self.dead.range(first..).next().map_or(u64::MAX, |(dead, _)| *dead);
             let most = u64::from(count.min(TRAIN_PACKETS)).min(stop - first);
-            let written = self.write_units(now, first, most, out);
+            let stamp = self.stamp_of(now, &leave);
+            let written = self.write_units(stamp, first, most, out);
             let units = written.len.div_ceil(written.segment.max(1)) as u32;
             if units == 0 {
                 // A number that is no longer held: the receiver will not get it.
@@ -214,10 +216,23 @@ impl Link {
         }
     }
 
-    fn write_units(&self, now: Time, first: u64, most: u64, out: &mut [u8]) -> Written {
-        let mut written = Written::default();
-        // Microseconds that wrap after 71 minutes, as the stock library's.
+    /// The time that packets carry: microseconds that wrap after 71 minutes, as the stock
+    /// library's, which nobody reads there. New packets that leave right behind those before
+    /// them carry the same, and others another: so our receivers see what was sent at once.
+    fn stamp_of(&mut self, now: Time, leave: &Leave) -> u32 {
         let time = now.since(self.start).as_micros() as u32;
+        match leave {
+            Leave::Again { .. } => time,
+            Leave::Fresh { joined: true, .. } => self.stamp,
+            Leave::Fresh { joined: false, .. } => {
+                self.stamp = if time == self.stamp { time.wrapping_add(1) } else { time };
+                self.stamp
+            }
+        }
+    }
+
+    fn write_units(&self, time: u32, first: u64, most: u64, out: &mut [u8]) -> Written {
+        let mut written = Written::default();
         for unit in first..first + most {
             let Some((message, bytes)) = self.outgoing.get(unit) else { break };
             let size = HEADER_BYTES + bytes.len();
@@ -246,7 +261,8 @@ fn ack_on_wire(ack: &udt::Ack) -> Ack {
         rtt_us: micros(ack.rtt),
         rtt_var_us: micros(ack.rtt_var),
         room: ack.room.clamp(LEAST_ROOM, i32::MAX as u64) as u32,
-        rates: Some(rates),
+        // Without any it is one of those that come before their time.
+        rates: (ack.arrival.is_some() || ack.capacity.is_some()).then_some(rates),
     };
     Ack {
         number: ack.number,

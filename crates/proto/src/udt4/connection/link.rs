@@ -54,6 +54,8 @@ pub(super) struct Batch {
     pub(super) run: Option<(u64, u32)>,
     /// First and last unit, placed or not, and how many.
     pub(super) span: Option<(u64, u64, u32)>,
+    /// The sender's times of the first and the last.
+    pub(super) stamps: (u32, u32),
 }
 
 /// An open connection: both directions, their buffers, its counters.
@@ -74,6 +76,10 @@ pub(super) struct Link {
     pub(super) first: u64,
     pub(super) counts: Counts,
     pub(super) batch: Batch,
+    /// The last packet of the batch before: its unit and the sender's time.
+    pub(super) before: Option<(u64, u32)>,
+    /// The time in the last new packet that we sent.
+    pub(super) stamp: u32,
     pub(super) start: Time,
     /// A message that did not fit into the last datagram.
     pub(super) waiting: Option<Waiting>,
@@ -99,7 +105,7 @@ impl Link {
     pub(super) fn new(now: Time, seed: u64, options: &Options, terms: Terms) -> Option<Self> {
         let variant = Variant::of_controller(&options.cc);
         let mtu = ByteCount((terms.payload + HEADER_BYTES) as u64);
-        let config = ControllerConfig { mtu, seed, now, ceiling: options.max_rate, rtt: None };
+        let config = ControllerConfig { mtu, seed, now, ceiling: options.max_rate, rtt: terms.rtt };
         let controller = build(&options.cc, &config).ok()?;
         let first = u64::from(terms.isn.get());
         let window = u64::from(terms.send_window);
@@ -108,7 +114,8 @@ impl Link {
         sender.set_ceiling(options.max_rate);
         let peer_first = u64::from(terms.peer_isn.get());
         let config = ReceiverConfig {
-            variant,
+            // What the sender's algorithm is, the receiver need not know; it does as a stock one.
+            variant: Variant::Udt4,
             first: peer_first,
             window: u64::from(terms.recv_window),
             train: TRAIN_PACKETS,
@@ -130,11 +137,13 @@ impl Link {
             first,
             counts: Counts::default(),
             batch: Batch::default(),
+            before: None,
+            stamp: 0,
             start: now,
             waiting: None,
             dead: BTreeMap::new(),
             peer_room: window,
-            own_rtt: None,
+            own_rtt: terms.rtt,
             told: first,
             last_heard: now,
             last_sent: now,
