@@ -4,6 +4,8 @@
 //! cargo-fuzz runs them through `fuzz_targets/`; `cargo xtask fuzz` runs the same bodies on
 //! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
 
+pub mod udt4;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -39,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "authorized_keys", body: authorized_keys, seeds: authorized_seeds },
     Target { name: "ticket", body: ticket, seeds: ticket_seeds },
     Target { name: "scenario", body: scenario, seeds: scenario_seeds },
+    Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
 ];
 
 /// A manifest segment: what decodes is valid, encodes again to the same entries, and can be
