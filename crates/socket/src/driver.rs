@@ -68,6 +68,12 @@ impl Driver {
             let more = self.transmit();
             let mut state = self.shared.lock();
             state.tell(clock::now(), &mut calls);
+            let quiet = !more && self.unsent.is_none();
+            let again = quiet && std::mem::take(&mut state.flushing);
+            if quiet {
+                state.idle += 1;
+                state.quiet.call(&mut calls);
+            }
             let over = state.is_over() && self.unsent.is_none();
             let engine = state.endpoint.poll_timeout();
             drop(state);
@@ -75,7 +81,7 @@ impl Driver {
             if over {
                 return;
             }
-            let until = if more { Time::ZERO } else { self.deadline(engine) };
+            let until = if more || again { Time::ZERO } else { self.deadline(engine) };
             let blocked = self.unsent.as_ref().map(|_| 0);
             bed.sleep(&self.lanes, blocked, &self.sleeper, until);
             if !bed.readable().is_empty() {

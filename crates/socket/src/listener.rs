@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use packtrain_io::clock;
 use packtrain_proto::udt4::Options;
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::Duration;
 
 use crate::error::Error;
 use crate::port::{Handle, Port};
@@ -19,7 +19,6 @@ pub(crate) const BACKLOG: usize = 128;
 #[derive(Debug)]
 pub struct Listener {
     handle: Handle,
-    send_buffer: ByteCount,
     timeout: Mutex<Option<Duration>>,
 }
 
@@ -33,8 +32,8 @@ impl Listener {
         Port::bind(addr)?.listen(options)
     }
 
-    pub(crate) fn new(handle: Handle, send_buffer: ByteCount) -> Self {
-        Self { handle, send_buffer, timeout: Mutex::new(None) }
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { handle, timeout: Mutex::new(None) }
     }
 
     /// The address that it listens at.
@@ -82,8 +81,7 @@ impl Listener {
             let id = state.endpoint.accept()?;
             // One that is gone again is nobody's business.
             let Some(peer) = state.endpoint.get(id).map(|c| c.peer()) else { continue };
-            let mut end = End::new(self.send_buffer);
-            end.connected = true;
+            let end = End { connected: true, ..End::default() };
             state.ends.insert(id, end);
             return Some((id, peer));
         }

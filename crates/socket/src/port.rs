@@ -76,7 +76,7 @@ impl Port {
     pub(crate) fn start(&self, peer: SocketAddr, options: &Options) -> Result<Socket, Error> {
         let mut state = self.handle.shared.lock();
         let id = state.endpoint.connect(clock::now(), peer, options)?;
-        state.ends.insert(id, End::new(options.send_buffer));
+        state.ends.insert(id, End::default());
         drop(state);
         self.handle.shared.wake();
         Ok(self.handle.socket(id, peer))
@@ -91,7 +91,7 @@ impl Port {
         state.endpoint.listen(options.clone(), crate::listener::BACKLOG)?;
         state.closed = false;
         drop(state);
-        Ok(Listener::new(self.handle.clone(), options.send_buffer))
+        Ok(Listener::new(self.handle.clone()))
     }
 }
 

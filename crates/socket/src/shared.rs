@@ -7,10 +7,13 @@ use std::task::{Context, Waker as Task};
 use packtrain_io::clock;
 use packtrain_io::thread::Waker;
 use packtrain_proto::udt4::{EndReason, Endpoint, Event, Perf, SocketId};
-use packtrain_units::{ByteCount, Time};
+use packtrain_units::{Duration, Time};
 
 use crate::error::Error;
 use crate::poller::Bell;
+
+/// How long the last word of a connection may take to leave.
+const FLUSH: Duration = Duration::from_millis(200);
 
 /// A port: the engine behind a lock, and who waits for what.
 pub(crate) struct Shared {
@@ -31,6 +34,12 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// The network thread is gone.
     pub(crate) failed: bool,
+    /// Times that the network thread had nothing left to send.
+    pub(crate) idle: u64,
+    /// Somebody waits for that.
+    pub(crate) flushing: bool,
+    /// They.
+    pub(crate) quiet: Waiters,
     /// Datagrams that this host dropped before we read them, estimated.
     pub(crate) host_drops: u32,
 }
@@ -50,10 +59,6 @@ pub(crate) struct End {
     pub(crate) accepted: u64,
     /// Of those, what was not acknowledged when the connection ended.
     pub(crate) unacknowledged: u64,
-    /// There is room again, and a writer is to be told once there is enough.
-    room: bool,
-    /// When a writer is told: not more than this is unacknowledged.
-    enough: u64,
     /// The last statistics.
     pub(crate) last: Perf,
     pub(crate) bells: Vec<Weak<Bell>>,
@@ -102,13 +107,6 @@ impl Calls {
 }
 
 impl End {
-    /// With a send buffer of this size.
-    pub(crate) fn new(send_buffer: ByteCount) -> Self {
-        // A writer that is woken for each packet acknowledged does nothing else; three quarters
-        // of the buffer are still full when it is woken.
-        Self { enough: send_buffer.get() / 4 * 3, ..Self::default() }
-    }
-
     fn call_all(&mut self, calls: &mut Calls) {
         self.reading.call(calls);
         self.writing.call(calls);
@@ -145,7 +143,10 @@ impl State {
                     end.reading.call(calls);
                     end.ring(calls);
                 }
-                Event::Writable => end.room = true,
+                Event::Writable => {
+                    end.writing.call(calls);
+                    end.ring(calls);
+                }
                 Event::Ended(reason) => {
                     if let Some(connection) = self.endpoint.get(id) {
                         end.last = connection.perf(now);
@@ -161,15 +162,11 @@ impl State {
             }
         }
         for (id, end) in &mut self.ends {
-            if end.room || end.closing {
-                let Some(connection) = self.endpoint.get(*id) else { continue };
-                // One that was closed is gone when its end is told.
+            // One that was closed is gone when its end is told.
+            if end.closing
+                && let Some(connection) = self.endpoint.get(*id)
+            {
                 end.unacknowledged = connection.unacknowledged().get();
-                if end.room && end.unacknowledged <= end.enough {
-                    end.room = false;
-                    end.writing.call(calls);
-                    end.ring(calls);
-                }
             }
         }
     }
@@ -183,6 +180,7 @@ impl State {
     pub(crate) fn fail(&mut self, calls: &mut Calls) {
         self.failed = true;
         self.door.call(calls);
+        self.quiet.call(calls);
         self.ends.values_mut().for_each(|end| end.call_all(calls));
     }
 }
@@ -196,6 +194,9 @@ impl Shared {
             handles: 0,
             closed: false,
             failed: false,
+            idle: 0,
+            flushing: false,
+            quiet: Waiters::default(),
             host_drops: 0,
         };
         Self { state: Mutex::new(state), waker }
@@ -209,6 +210,21 @@ impl Shared {
     /// Makes the network thread look at the engine.
     pub(crate) fn wake(&self) {
         self.waker.wake();
+    }
+
+    /// Waits until everything that was to be sent now has left, the last word of a connection
+    /// that was closed among it; not for long, whatever the network does.
+    pub(crate) fn flush(&self) {
+        let mut state = self.lock();
+        // The turn that it is in may have passed by what was put there meanwhile.
+        let enough = state.idle + 2;
+        state.flushing = true;
+        drop(state);
+        self.wake();
+        let reached = |state: &mut State, _| Ok((state.idle >= enough).then_some(()));
+        let until = clock::now() + FLUSH;
+        // Being late is nothing that a caller could do anything about.
+        let _ = self.wait(Some(until), reached, |state| Some(&mut state.quiet));
     }
 
     /// Calls `attempt` under the lock until it gives something, waiting in between with those

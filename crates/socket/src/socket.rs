@@ -169,7 +169,11 @@ impl Socket {
     /// [`Error::Ended`] when not everything was acknowledged.
     pub fn close(&self) -> Result<(), Error> {
         self.begin_close();
-        self.handle.shared.wait(None, |state, _| self.try_close(state), writing(self.id))
+        let shared = &self.handle.shared;
+        let closed = shared.wait(None, |state, _| self.try_close(state), writing(self.id));
+        // The process may end now: the peer should have been told.
+        shared.flush();
+        closed
     }
 
     /// Closes and does not wait: what was sent is delivered in the background.

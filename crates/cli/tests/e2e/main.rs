@@ -17,3 +17,4 @@ mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]
 mod sshd;
 mod tree;
+mod udt4;

@@ -11,7 +11,7 @@ use std::path::Path;
 use packtrain_io::disk::{Meta, Root, write};
 use packtrain_io::{clock, entropy};
 use packtrain_object::RelPath;
-use packtrain_socket::{Error, Socket};
+use packtrain_socket::{Error, Options, Socket};
 use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -29,6 +29,8 @@ const PIECE: usize = 1 << 20;
 /// How long the server may take for the size, or between two pieces. A connection that is broken
 /// is noticed sooner; this is for a server that holds one and sends nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the end of the connection may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 /// What is left to write back is kept small, so that the sync at the end is short.
@@ -53,19 +55,17 @@ pub(crate) fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outc
     let mut target = Target::open(&request.dest, path)?;
     let rate = request.options.rate_bps.map(DataRate::from_bps);
     let mut call = Call { socket: dial(address, whom)?, whom, stop, heard: clock::now() };
-    let size = call.ask(path)?;
-    let size = u64::try_from(size).map_err(|_| {
-        let text = format!("{whom}: the server has no such file (it answered with size {size})");
-        Failure::new(FailureKind::SourceMissing, text)
-    })?;
-    target.expect(size)?;
-    let mut progress = Progress { reporter, size, told: begun, begun: clock::now() };
-    let moved = call.receive(size, rate, &mut target, &mut progress);
+    let moved = call.size(path).and_then(|size| {
+        target.expect(size)?;
+        let mut progress = Progress { reporter, size, told: begun, begun: clock::now() };
+        call.receive(size, rate, &mut target, &mut progress)
+    });
     let rtt = call.socket.stats().rtt;
+    // Told of the end, the server need not find out by itself; that it has gone is fine.
+    let _ = call.socket.close();
     let failure = moved.and_then(|()| target.commit()).err();
     let got = target.at;
     let done = failure.is_none();
-    drop(call);
     Ok(Outcome {
         summary: Summary {
             bytes: if done { got } else { 0 },
@@ -85,7 +85,8 @@ pub(crate) fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outc
 }
 
 fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
-    let socket = Socket::connect(address, &options(None, None)).map_err(|e| failure(whom, &e))?;
+    let options = Options { linger: GOODBYE, ..options(None, None) };
+    let socket = Socket::connect(address, &options).map_err(|e| failure(whom, &e))?;
     socket.set_recv_timeout(Some(LOOK));
     socket.set_send_timeout(Some(PATIENCE));
     Ok(socket)
@@ -101,6 +102,17 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Asks for a file; gives its size.
+    fn size(&mut self, name: &[u8]) -> Result<u64, Failure> {
+        let size = self.ask(name)?;
+        u64::try_from(size).map_err(|_| {
+            let whom = self.whom;
+            let text =
+                format!("{whom}: the server has no such file (it answered with size {size})");
+            Failure::new(FailureKind::SourceMissing, text)
+        })
+    }
+
     /// Asks for a file; gives the size that the server answers with.
     fn ask(&mut self, name: &[u8]) -> Result<i64, Failure> {
         let mut words = (name.len() as i32).to_ne_bytes().to_vec();

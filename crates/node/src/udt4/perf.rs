@@ -183,7 +183,8 @@ fn push(
         };
         let (retransmitted, rtt) = watch(&running, sockets, intervals, &bytes, look);
         let sum = (bytes(), clock::now().since(begun), retransmitted, rtt);
-        sockets.iter().for_each(|s| s.begin_close());
+        // What is still under way does not count any more, but the peer is told of the end.
+        sockets.iter().for_each(|s| drop(s.close()));
         let ended = threads.into_iter().filter_map(|t| t.join().ok());
         (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
     });
@@ -237,7 +238,7 @@ fn fetch(
         let bytes = || taken.load(Ordering::Relaxed);
         let (_, rtt) = watch(&running, sockets, intervals, &bytes, look);
         let sum = (bytes(), clock::now().since(begun), rtt);
-        sockets.iter().for_each(|s| s.begin_close());
+        sockets.iter().for_each(|s| drop(s.close()));
         let ended = threads.into_iter().filter_map(|t| t.join().ok());
         (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
     });
