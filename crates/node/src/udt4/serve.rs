@@ -29,6 +29,8 @@ const MOST_CLIENTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long what was sent may take to arrive once everything was handed over.
 const LINGER: Duration = Duration::from_secs(60);
+/// How long a server that is stopped waits for its clients to be told.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What one client's unsent bytes may take: strangers decide how many clients there are.
 const SEND_BUFFER: ByteCount = ByteCount(16 << 20);
 /// Clients only send a name.
@@ -83,10 +85,18 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
             step_back();
             let begun = clock::now();
             let served = one(&socket, peer, &root, &stop);
+            if served.is_err() {
+                let _ = socket.close();
+            }
             drop(socket);
             clients.fetch_sub(1, Ordering::AcqRel);
             let _ = tell.send((peer, clock::now().since(begun), served));
         });
+    }
+    // Those who are cut off are told so before the process ends.
+    let late = clock::now() + LAST_WORDS;
+    while clients.load(Ordering::Acquire) > 0 && clock::now() < late {
+        std::thread::sleep((LOOK / 10).to_std());
     }
     Ok(())
 }
