@@ -22,6 +22,8 @@ const IN_CLEAR: &str = "udt4 is not encrypted or verified: whoever is on the pat
                         change what moves";
 /// How long a blocking call may take before somebody looks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
+/// Packets that may be under way: the buffers are the limit.
+const FLOW_WINDOW: u32 = 102_400;
 /// The longest file name of the file transfer protocol: Linux's longest path.
 const LONGEST_NAME: usize = 4096;
 

@@ -16,7 +16,7 @@ use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::{LONGEST_NAME, LOOK, failure, in_clear, lookup, options};
+use super::{FLOW_WINDOW, LONGEST_NAME, LOOK, failure, in_clear, lookup, options};
 use crate::api::{
     CpRequest, Location, NodeError, Outcome, ProgressSnapshot, Reporter, TransportShare,
 };
@@ -31,6 +31,9 @@ const PIECE: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the end of the connection may take.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// What may wait for the disk, or for a gap to be filled: twice what 1 Gbit/s holds in 200 ms.
+/// Memory is taken as it arrives.
+const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 /// What is left to write back is kept small, so that the sync at the end is short.
@@ -85,7 +88,12 @@ pub(crate) fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outc
 }
 
 fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
-    let options = Options { linger: GOODBYE, ..options(None, None) };
+    let options = Options {
+        linger: GOODBYE,
+        recv_buffer: RECEIVE_BUFFER,
+        flow_window: FLOW_WINDOW,
+        ..options(None, None)
+    };
     let socket = Socket::connect(address, &options).map_err(|e| failure(whom, &e))?;
     socket.set_recv_timeout(Some(LOOK));
     socket.set_send_timeout(Some(PATIENCE));

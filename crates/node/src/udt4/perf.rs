@@ -13,7 +13,7 @@ use packtrain_socket::{Error, Listener, Options, Perf, Socket};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::{LOOK, address, failure, in_clear, lookup, options};
+use super::{FLOW_WINDOW, LOOK, address, failure, in_clear, lookup, options};
 use crate::api::{
     NodeError, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter,
     PerfServerRequest, StopHandle,
@@ -29,15 +29,22 @@ const BLOCK: usize = 256 << 10;
 const LAST_WORD: Duration = Duration::from_secs(60);
 /// The longest that a stranger may have us send.
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// Buffers of each end: more than the default, since here throughput is all that matters.
-const BUFFER: ByteCount = ByteCount(32 << 20);
+/// Buffers of each end: twice what 1 Gbit/s holds in 200 ms, since here throughput is all that
+/// matters.
+const BUFFER: ByteCount = ByteCount(64 << 20);
 /// Begins the request of a client that wants to be sent to.
 const MAGIC: &[u8; 16] = b"packtrain perf\0\x01";
 /// The request: the magic, milliseconds and bytes (zero: no limit), little endian.
 const REQUEST: usize = 32;
 
 fn test_options(options: Options, linger: Duration) -> Options {
-    Options { send_buffer: BUFFER, recv_buffer: BUFFER, linger, ..options }
+    Options {
+        send_buffer: BUFFER,
+        recv_buffer: BUFFER,
+        flow_window: FLOW_WINDOW,
+        linger,
+        ..options
+    }
 }
 
 /// When sending ends.
