@@ -214,7 +214,10 @@ fn derive(experiment: &Experiment, sums: &mut Vec<Sum>) -> Result<(), Experiment
                 file: "experiment.toml".to_owned(),
                 what: format!("derived `{}`: {what}", spec.key),
             })?;
-            if let Some(value) = value {
+            let of_variants = sums.iter().any(|sum| sum.1.is_some() && spec.uses(&sum.0));
+            let variant = variant.filter(|_| of_variants);
+            let known = sums.iter().any(|sum| sum.0 == spec.key && sum.1 == variant);
+            if let Some(value) = value.filter(|_| !known) {
                 sums.push((spec.key.clone(), variant, value, 1));
             }
         }

@@ -136,16 +136,16 @@ impl<'a> Reader<'a> {
         self.close(value)
     }
 
-    /// `NAME(FLOW, LINK, SECONDS)`, the parenthesis being open.
+    /// `NAME(FLOW, LINK, DELAY, LEAST)`, the parenthesis being open.
     fn trend(&mut self, trend: Trend) -> Result<f64, String> {
         let inside = self.until(')')?;
         let parts: Vec<&str> = inside.split(',').map(str::trim).collect();
         match parts[..] {
-            [flow, link, delay] => match delay.parse() {
-                Ok(delay) => trend.of(self.seen, flow, link, delay),
-                Err(_) => Err(format!("`{delay}` is no time in seconds")),
+            [flow, link, delay, least] => match (delay.parse(), least.parse()) {
+                (Ok(delay), Ok(least)) => trend.of(self.seen, flow, link, (delay, least)),
+                _ => Err(format!("`{delay}` or `{least}` is no time in seconds")),
             },
-            _ => Err("write NAME(FLOW, LINK, SECONDS)".to_owned()),
+            _ => Err("write NAME(FLOW, LINK, DELAY, LEAST)".to_owned()),
         }
     }
 

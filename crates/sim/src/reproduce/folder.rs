@@ -245,6 +245,11 @@ impl PlotSpec {
 }
 
 impl DerivedSpec {
+    /// Whether it is made of the number `key`.
+    pub(super) fn uses(&self, key: &str) -> bool {
+        self.value.contains(&format!("{{{key}}}"))
+    }
+
     /// Its value where `known` are the numbers of a variant; none: one of them is not there.
     pub(super) fn value(&self, known: &[(&str, f64)]) -> Result<Option<f64>, String> {
         let setting = |(key, value): &(&str, f64)| Setting {

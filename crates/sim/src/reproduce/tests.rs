@@ -115,6 +115,7 @@ fn numbers_are_made_of_others() {
     assert_eq!(spec("{b} * 2").value(&known), Ok(Some(3e-7)));
     assert_eq!(spec("{c} * 2").value(&known), Ok(None));
     assert!(spec("{b} *").value(&known).is_err());
+    assert!(spec("{b} * 2").uses("b") && !spec("{b} * 2").uses("a 1"));
 }
 
 /// A README's numbers are those of `expected.csv`.

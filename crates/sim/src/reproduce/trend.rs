@@ -31,14 +31,15 @@ impl Trend {
         })
     }
 
-    /// Of a flow through the queue of a link, `delay` seconds before the receiver. The scenario
-    /// must sample every 10 ms, which is as often as the receiver looks.
+    /// Of a flow through the queue of a link, `delay` seconds before the receiver; a queue that
+    /// grew by less than `least` seconds in a test leaves doubt. The scenario must sample every
+    /// 10 ms, which is as often as the receiver looks.
     pub(super) fn of(
         self,
         seen: &Seen<'_>,
         flow: &str,
         link: &str,
-        delay: f64,
+        (delay, least): (f64, f64),
     ) -> Result<f64, String> {
         let of_flow = seen.row.flows.iter().position(|known| known.name == flow);
         let of_flow = of_flow.ok_or_else(|| format!("no flow `{flow}`"))?;
@@ -64,7 +65,8 @@ impl Trend {
                 continue;
             };
             let ups = window.windows(2).filter(|pair| pair[1].wait > pair[0].wait).count();
-            if ups >= GROWING {
+            let grown = window[SAMPLES - 1].wait.as_secs_f64() - window[0].wait.as_secs_f64();
+            if ups >= GROWING && grown >= least {
                 growing += 1;
                 missed += u64::from(!rose);
             }
