@@ -6,6 +6,7 @@
 
 mod feedback;
 mod flight;
+mod hole;
 mod timers;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use crate::stats::{FlowStats, Limit};
 
 use self::feedback::Delivery;
 use self::flight::Flight;
+use self::hole::Hole;
 use self::timers::Quiet;
 
 /// How often units leave back to back to measure the path while the receiver cannot tell its
@@ -88,6 +90,7 @@ pub(crate) struct Sender {
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
     flight: Flight,
+    hole: Hole,
     pace: Pace,
     /// New units below this leave at once.
     at_once: u64,
@@ -127,6 +130,7 @@ impl Sender {
             controller,
             ceiling: None,
             flight: Flight::new(config.first, window),
+            hole: Hole::default(),
             pace: Pace::default(),
             at_once: config.first,
             streak: false,
@@ -174,7 +178,7 @@ impl Sender {
             return Err(Limit::Pacing);
         }
         let next = self.flight.next();
-        let room = self.room_for_fresh();
+        let room = self.room_for_fresh(now);
         self.app_limited = fresh == 0 || (room.is_ok() && fresh <= self.quantum());
         if next < self.at_once && fresh > 0 && room.is_ok_and(|room| room > 0) {
             let count = (self.at_once - next).min(room.unwrap_or(0)).min(fresh);
@@ -195,12 +199,16 @@ impl Sender {
     }
 
     /// How many new units flow window and receiver allow, or which of them forbids any.
-    fn room_for_fresh(&self) -> Result<u64, Limit> {
+    fn room_for_fresh(&self, now: Time) -> Result<u64, Limit> {
         let datagram = self.config.datagram.get().max(1);
         // W need not be whole, and rounded down it would only ever shrink: what arrives in a
         // round trip of a flow that its window limits is no more than the window.
         let window = self.controller.cwnd().get().div_ceil(datagram).clamp(1, self.config.window);
         let window = window.max(self.least_window().min(self.config.window));
+        let window = match self.config.train {
+            1 => window,
+            _ => (window + self.repair_room(now, window)).min(self.config.window),
+        };
         let next = self.flight.next();
         let window = (self.flight.acked() + window).saturating_sub(next);
         let room = self.room.saturating_sub(next);
@@ -209,6 +217,11 @@ impl Sender {
             0 => Err(Limit::Credit),
             count => Ok(count),
         }
+    }
+
+    fn repair_room(&self, now: Time, window: u64) -> u64 {
+        let (rate, datagram) = (self.controller.pacing_rate(), self.config.datagram);
+        self.hole.room(now, self.flight.acked(), window, rate, datagram)
     }
 
     /// A sender of trains needs a window of several: else one train would leave in a round trip,
