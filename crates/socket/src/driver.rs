@@ -65,6 +65,8 @@ impl Driver {
         loop {
             self.sleeper.take_calls();
             self.worked = false;
+            // What the last one to leave has left to be said is sent in the turn that begins now.
+            let over = self.shared.lock().is_over();
             let more = self.transmit();
             let mut state = self.shared.lock();
             state.tell(clock::now(), &mut calls);
@@ -74,7 +76,7 @@ impl Driver {
                 state.idle += 1;
                 state.quiet.call(&mut calls);
             }
-            let over = state.is_over() && self.unsent.is_none();
+            let over = over && quiet;
             let engine = state.endpoint.poll_timeout();
             drop(state);
             calls.make();

@@ -80,8 +80,11 @@ impl Listener {
         loop {
             let id = state.endpoint.accept()?;
             // One that is gone again is nobody's business.
-            let Some(peer) = state.endpoint.get(id).map(|c| c.peer()) else { continue };
-            let end = End { connected: true, ..End::default() };
+            let Some(connection) = state.endpoint.get(id) else { continue };
+            let peer = connection.peer();
+            // What was told before anybody knew of it is not told again.
+            let ended = connection.end_reason().cloned();
+            let end = End { connected: true, ended, ..End::default() };
             state.ends.insert(id, end);
             return Some((id, peer));
         }

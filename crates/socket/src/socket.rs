@@ -192,6 +192,22 @@ impl Socket {
         self.handle.shared.wake();
     }
 
+    /// Closes at once: what is not acknowledged yet is lost.
+    pub fn abort(&self) {
+        let mut calls = Calls::default();
+        let mut state = self.handle.shared.lock();
+        let now = clock::now();
+        self.note_stats(&mut state);
+        if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
+            end.closing = true;
+            state.endpoint.abort(now, self.id);
+            state.tell(now, &mut calls);
+        }
+        drop(state);
+        calls.make();
+        self.handle.shared.wake();
+    }
+
     /// What the connection has done so far. Of one that was closed here and is over: what it had
     /// done when it was last asked, or closed.
     pub fn stats(&self) -> Perf {

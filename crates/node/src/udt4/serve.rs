@@ -3,9 +3,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use packtrain_io::clock;
 use packtrain_io::disk::Root;
@@ -25,6 +24,8 @@ use crate::paths::show;
 
 /// Clients served at a time; more are turned away.
 const MOST_CLIENTS: usize = 64;
+/// Of one address: nobody shuts out all others.
+const MOST_OF_ONE: usize = 32;
 /// How long a client may take to name a file, or to take anything of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long what was sent may take to arrive once everything was handed over.
@@ -62,7 +63,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
     let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
     listener.set_timeout(Some(LOOK));
     reporter.listening(listener.local_addr(), None);
-    let clients = Arc::new(AtomicUsize::new(0));
+    let clients = Arc::new(Clients::default());
     let (tell, told) = crossbeam_channel::unbounded();
     while request.stop.requested().is_none() {
         for (peer, took, served) in told.try_iter() {
@@ -73,32 +74,62 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
             Err(Error::TimedOut) => continue,
             Err(e) => return Err(failure(&at, &e).into()),
         };
-        if clients.load(Ordering::Acquire) >= MOST_CLIENTS {
-            let text = format!("{peer}: turned away, {MOST_CLIENTS} clients are being served");
+        if let Err(busy) = clients.enter(peer.ip()) {
+            let text = format!("{peer}: turned away, {busy} clients are being served");
             reporter.notice(&Notice::new(NoticeLevel::Warning, text));
             continue;
         }
-        clients.fetch_add(1, Ordering::AcqRel);
         let (root, stop, tell) = (Arc::clone(&root), request.stop.clone(), tell.clone());
         let clients = Arc::clone(&clients);
         spawn("pt-udt4", move || {
             step_back();
             let begun = clock::now();
             let served = one(&socket, peer, &root, &stop);
-            if served.is_err() {
-                let _ = socket.close();
+            match &served {
+                Ok(_) => {}
+                // It is gone, or takes nothing: what it was sent is not kept for it.
+                Err(failure) if failure.kind == FailureKind::Temporary => socket.abort(),
+                Err(_) => drop(socket.close()),
             }
             drop(socket);
-            clients.fetch_sub(1, Ordering::AcqRel);
+            clients.leave(peer.ip());
             let _ = tell.send((peer, clock::now().since(begun), served));
         });
     }
     // Those who are cut off are told so before the process ends.
     let late = clock::now() + LAST_WORDS;
-    while clients.load(Ordering::Acquire) > 0 && clock::now() < late {
+    while !clients.lock().is_empty() && clock::now() < late {
         std::thread::sleep((LOOK / 10).to_std());
     }
     Ok(())
+}
+
+/// Where the clients that are being served come from.
+#[derive(Default)]
+struct Clients(Mutex<Vec<IpAddr>>);
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more, or how many there are if that is too many.
+    fn enter(&self, from: IpAddr) -> Result<(), usize> {
+        let mut all = self.lock();
+        let same = all.iter().filter(|other| **other == from).count();
+        if all.len() >= MOST_CLIENTS || same >= MOST_OF_ONE {
+            return Err(all.len());
+        }
+        all.push(from);
+        Ok(())
+    }
+
+    fn leave(&self, from: IpAddr) {
+        let mut all = self.lock();
+        if let Some(at) = all.iter().position(|other| *other == from) {
+            all.swap_remove(at);
+        }
+    }
 }
 
 fn report(reporter: &dyn ServeReporter, peer: SocketAddr, elapsed: Duration, served: Served) {
@@ -216,6 +247,22 @@ fn open(root: &Root, name: &[u8]) -> Result<(File, i64), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_does_not_take_every_place() {
+        let clients = Clients::default();
+        let at = |last| IpAddr::from([192, 0, 2, last]);
+        for _ in 0..MOST_OF_ONE {
+            assert_eq!(clients.enter(at(1)), Ok(()));
+        }
+        assert_eq!(clients.enter(at(1)), Err(MOST_OF_ONE));
+        for _ in MOST_OF_ONE..MOST_CLIENTS {
+            assert_eq!(clients.enter(at(2)), Ok(()));
+        }
+        assert_eq!(clients.enter(at(3)), Err(MOST_CLIENTS));
+        clients.leave(at(2));
+        assert_eq!(clients.enter(at(3)), Ok(()));
+    }
 
     #[test]
     fn names_stay_below_the_root() {

@@ -70,6 +70,8 @@ pub(crate) struct Receiver {
     light: u64,
     room: u64,
     told_room: u64,
+    /// All below was told by full ACKs.
+    told: u64,
     most_room: u64,
     rtt: Rtt,
     trend: Trend,
@@ -101,6 +103,7 @@ impl Receiver {
             light: 0,
             room: window,
             told_room: window,
+            told: config.first,
             most_room: window,
             rtt: Rtt::new(config.variant),
             trend: Trend::default(),
@@ -264,7 +267,7 @@ impl Receiver {
     fn ack(&mut self, now: Time) -> Ack {
         let number = self.acks.sent(now);
         (self.since_ack, self.light) = (0, 0);
-        self.told_room = self.room;
+        (self.told_room, self.told) = (self.room, self.next);
         let (arrival, capacity) = (self.arrival.estimate(), self.pair.estimate());
         Ack { number, arrival, capacity, ..self.head() }
     }
@@ -327,6 +330,11 @@ impl Receiver {
     /// The first unit that has not come: all below have, or were dropped.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// All below was told by full ACKs.
+    pub(crate) fn told(&self) -> u64 {
+        self.told
     }
 
     /// How many units are missing below the highest that came.

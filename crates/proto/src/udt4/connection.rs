@@ -45,14 +45,18 @@ struct News {
 enum Stage {
     Calling(Box<Caller>),
     Open,
-    Closing { until: Time },
+    /// And all below `heard` is still to be acknowledged to the peer: else it would not know
+    /// that what it sent has arrived.
+    Closing {
+        until: Time,
+        heard: u64,
+    },
     Ended,
 }
 
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    id: u32,
     peer: SocketAddr,
     options: Options,
     seed: u64,
@@ -76,15 +80,8 @@ pub struct Connection {
 
 impl Connection {
     /// One that calls.
-    pub(super) fn calling(
-        id: u32,
-        seed: u64,
-        peer: SocketAddr,
-        options: Options,
-        caller: Caller,
-    ) -> Self {
+    pub(super) fn calling(seed: u64, peer: SocketAddr, options: Options, caller: Caller) -> Self {
         Self {
-            id,
             peer,
             options,
             seed,
@@ -112,7 +109,7 @@ impl Connection {
         answer: Handshake,
     ) -> Option<Self> {
         let caller = Caller::new(now, peer, &options, terms.isn, id);
-        let mut connection = Self::calling(id, seed, peer, options, caller);
+        let mut connection = Self::calling(seed, peer, options, caller);
         connection.open(now, terms)?;
         if let Some(link) = &mut connection.link {
             link.wait_for_peer(now);
@@ -200,7 +197,9 @@ impl Connection {
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, SocketError> {
         let link = self.sending(Kind::Stream)?;
         let taken = link.outgoing.write(link.sender.next(), bytes);
-        self.wants_room = taken < bytes.len();
+        // Another writer may wait already, or somebody for a buffer that this has filled.
+        let full = link.outgoing.room() == ByteCount::ZERO;
+        self.wants_room |= taken < bytes.len() || full;
         Ok(taken)
     }
 
@@ -224,7 +223,8 @@ impl Connection {
             return Err(SocketError::TooLarge);
         }
         let taken = link.outgoing.write_message(bytes, ttl.map(|ttl| now + ttl), in_order);
-        self.wants_room = !taken;
+        let full = link.outgoing.room() == ByteCount::ZERO;
+        self.wants_room |= !taken || full;
         Ok(taken)
     }
 
@@ -301,11 +301,6 @@ impl Connection {
     #[cfg(test)]
     pub(super) fn first_number(&self) -> packtrain_units::SeqNo {
         Link::wire_number(self.link.as_ref().map_or(0, |link| link.first))
-    }
-
-    /// Our socket id.
-    pub(super) fn id(&self) -> u32 {
-        self.id
     }
 
     /// Whether it has news and was not noted before; it is now.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use packtrain_cc::{ControllerConfig, Signal, Signals, build};
-use packtrain_units::{ByteCount, Time};
+use packtrain_units::{ByteCount, SeqNo, Time};
 
 use super::connection::{Connection, header};
 use super::cookie::Mint;
@@ -74,6 +74,8 @@ pub struct Endpoint {
     connections: BTreeMap<u32, Box<Connection>>,
     /// Accepted ones by who called.
     callers: BTreeMap<(SocketAddr, u32), u32>,
+    /// Ends of a rendezvous, so that strangers' calls cost no look at all connections.
+    meetings: Vec<u32>,
     listener: Option<Listener>,
     tombs: Tombs,
     answers: VecDeque<Answer>,
@@ -94,6 +96,7 @@ impl Endpoint {
             mint: Mint::new(&secret.0),
             connections: BTreeMap::new(),
             callers: BTreeMap::new(),
+            meetings: Vec::new(),
             listener: None,
             tombs: Tombs::default(),
             answers: VecDeque::new(),
@@ -119,11 +122,26 @@ impl Endpoint {
         if self.connections.len() >= limits::CONNECTIONS {
             return Err(OpenError::TooMany);
         }
-        let (id, isn, seed) = (self.free_id(), self.mint.isn(), self.mint.seed());
+        let (id, isn) = (self.free_id(), self.mint.isn());
+        Ok(self.call(now, to, options, (id, isn)))
+    }
+
+    /// Calls from socket `id`, its data to be numbered from `isn` on.
+    pub(super) fn call(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        options: &Options,
+        (id, isn): (u32, SeqNo),
+    ) -> SocketId {
+        let seed = self.mint.seed();
         let caller = Caller::new(now, to, options, isn, id);
-        let connection = Connection::calling(id, seed, to, options.clone(), caller);
+        let connection = Connection::calling(seed, to, options.clone(), caller);
         self.connections.insert(id, Box::new(connection));
-        Ok(SocketId(id))
+        if options.rendezvous {
+            self.meetings.push(id);
+        }
+        SocketId(id)
     }
 
     /// Accepts calls, at most `backlog` of them unseen by [`Endpoint::accept`].
@@ -244,19 +262,22 @@ impl Endpoint {
     /// A packet for socket 0, or for none of ours.
     fn on_stranger(&mut self, now: Time, from: SocketAddr, packet: &Packet<&[u8]>) {
         let id = packet.destination();
-        if let Some(peer_id) = self.tombs.knock(now, id, from) {
+        let control = Control::parse(packet);
+        // A farewell needs no answer: two ends that are both gone would call for ever.
+        if control != Ok(Control::Shutdown)
+            && let Some(peer_id) = self.tombs.knock(now, id, from)
+        {
             self.answer(from, Control::Shutdown, peer_id);
             return;
         }
-        let handshake = match Control::parse(packet) {
+        let handshake = match control {
             Ok(Control::Handshake(handshake)) if id == 0 => handshake,
             _ => {
                 self.bad_datagrams += 1;
                 return;
             }
         };
-        let meeting = self.connections.values().find(|connection| connection.meets(from));
-        if let Some(id) = meeting.map(|connection| connection.id()) {
+        if let Some(id) = self.meeting(from) {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.on_handshake(now, &handshake);
                 self.note(id);
@@ -264,6 +285,12 @@ impl Endpoint {
             return;
         }
         self.on_call(now, from, &handshake);
+    }
+
+    /// Our end of a rendezvous with this address, if one is waited for.
+    fn meeting(&self, from: SocketAddr) -> Option<u32> {
+        let meets = |id: &&u32| self.connections.get(id).is_some_and(|c| c.meets(from));
+        self.meetings.iter().find(meets).copied()
     }
 
     /// A caller's handshake. Nothing is kept of one before it has shown its cookie, and no
@@ -422,6 +449,7 @@ impl Endpoint {
     fn remove(&mut self, id: u32) {
         let Some(connection) = self.connections.remove(&id) else { return };
         self.callers.retain(|_, known| *known != id);
+        self.meetings.retain(|known| *known != id);
         if let Some(peer_id) = connection.peer_id() {
             if connection.owes_farewell() {
                 self.answer(connection.peer(), Control::Shutdown, peer_id);
@@ -430,7 +458,7 @@ impl Endpoint {
         }
     }
 
-    fn free_id(&mut self) -> u32 {
+    pub(super) fn free_id(&mut self) -> u32 {
         loop {
             let id = self.mint.id();
             if id != 0 && !self.connections.contains_key(&id) && !self.tombs.holds(id) {

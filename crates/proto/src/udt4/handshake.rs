@@ -184,8 +184,14 @@ impl Caller {
     }
 
     fn meet(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
-        if peer.version != VERSION || peer.kind() != Some(options.kind) {
+        // A stock end that stands already answers with neither version nor kind.
+        let repeated =
+            peer.request == Request::Agreement && (peer.version, peer.kind_code) == (0, 0);
+        if !repeated && !matches(options.kind, peer) {
             return Outcome::Failed(ConnectError::Terms("it speaks another kind of UDT"));
+        }
+        if (peer.socket, peer.isn) == (self.own.socket, self.own.isn) {
+            return Outcome::Failed(ConnectError::Terms("it is this very socket"));
         }
         self.peer_id = peer.socket;
         match peer.request {
@@ -258,6 +264,22 @@ mod tests {
         };
         assert_eq!((terms.isn.get(), terms.peer_isn.get()), (100, 200));
         assert_eq!(tell, Some(Request::Agreement));
+    }
+
+    #[test]
+    fn a_stock_ends_repeated_answer_is_taken_and_ones_own_voice_is_not() {
+        let (options, mut a, mut b) = pair(true);
+        let now = Time::ZERO;
+        let (_, zero) = b.poll(now).unwrap();
+        assert_eq!(a.handle(now, &options, &zero), Outcome::Wait);
+        let answer = Handshake { version: 0, kind_code: 0, cookie: 0, ..zero };
+        let answer = Handshake { request: Request::Agreement, ..answer };
+        let Outcome::Done { terms, tell: None } = a.handle(now, &options, &answer) else {
+            panic!()
+        };
+        assert_eq!((terms.peer_isn.get(), terms.peer_id), (200, 8));
+        let own = b.handle(now, &options, &zero);
+        assert!(matches!(own, Outcome::Failed(ConnectError::Terms(_))), "{own:?}");
     }
 
     #[test]

@@ -5,4 +5,5 @@ mod hostile;
 mod life;
 mod modes;
 mod pair;
+mod review;
 mod transcript;

@@ -16,6 +16,7 @@ struct Tomb {
     peer: SocketAddr,
     peer_id: u32,
     next: Time,
+    until: Time,
 }
 
 /// The ended connections, by our id.
@@ -33,8 +34,9 @@ impl Tombs {
             let Some((_, id)) = self.order.pop_front() else { break };
             self.tombs.remove(&id);
         }
-        self.tombs.insert(id, Tomb { peer, peer_id, next: now + limits::HANDSHAKE_RETRY });
-        self.order.push_back((now + LIFE, id));
+        let (next, until) = (now + limits::HANDSHAKE_RETRY, now + LIFE);
+        self.tombs.insert(id, Tomb { peer, peer_id, next, until });
+        self.order.push_back((until, id));
     }
 
     pub(super) fn holds(&self, id: u32) -> bool {
@@ -44,7 +46,7 @@ impl Tombs {
     /// A datagram came for a connection that is gone: whether to say so, and to which socket.
     pub(super) fn knock(&mut self, now: Time, id: u32, from: SocketAddr) -> Option<u32> {
         let tomb = self.tombs.get_mut(&id).filter(|tomb| tomb.peer == from)?;
-        if now < tomb.next {
+        if now < tomb.next || now >= tomb.until {
             return None;
         }
         tomb.next = now + limits::HANDSHAKE_RETRY;
@@ -66,6 +68,7 @@ mod tests {
         assert_eq!(tombs.knock(later, 5, SocketAddr::from(([192, 0, 2, 1], 8))), None);
         assert_eq!(tombs.knock(later, 5, peer), Some(77));
         assert_eq!(tombs.knock(later, 5, peer), None);
+        assert_eq!(tombs.knock(now + LIFE, 5, peer), None, "for a while");
         for id in 10..10 + 2 * limits::TOMBS as u32 {
             tombs.bury(later, id, peer, 1);
         }

@@ -103,6 +103,11 @@ impl SendBuffer {
         self.bytes += bytes.len() as u64;
         if let Some(at) = expires {
             self.deadlines.push(Reverse((at, first, end)));
+            // Those of messages that arrived long before their time are not collected for ever.
+            if self.deadlines.len() as u64 > 2 * self.capacity {
+                let base = self.base;
+                self.deadlines.retain(|Reverse((_, _, end))| *end > base);
+            }
         }
         true
     }
@@ -187,5 +192,11 @@ mod tests {
         buffer.release(3);
         assert_eq!(buffer.expired(Time::from_nanos(60)), None, "acknowledged in time");
         assert!(!buffer.write_message(&[], None, false));
+        for i in 0..1000 {
+            let at = Time::from_nanos(1_000_000 + i);
+            assert!(buffer.write_message(&[4; 10], Some(at), false));
+            buffer.release(buffer.end());
+        }
+        assert!(buffer.deadlines.len() <= 20, "{}", buffer.deadlines.len());
     }
 }

@@ -57,7 +57,8 @@ impl Link {
     /// When something happens by itself.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let feedback = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
-        let held = self.is_held().then_some(self.hold);
+        // Once it has greeted the peer, other things hold it.
+        let held = (self.greets && self.is_held()).then_some(self.hold);
         let own = [self.outgoing.expires(), self.stuck_at(), held];
         feedback.into_iter().chain(own).flatten().min()
     }

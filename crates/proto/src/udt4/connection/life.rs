@@ -10,6 +10,7 @@ use packtrain_units::Time;
 
 use super::arrive::Said;
 use super::leave::Written;
+use super::link::Link;
 use super::{Connection, Stage};
 use crate::udt4::error::EndReason;
 use crate::udt4::options::limits;
@@ -21,7 +22,8 @@ impl Connection {
         match self.stage {
             Stage::Calling(_) => self.end(EndReason::Closed),
             Stage::Open => {
-                self.stage = Stage::Closing { until: now + self.options.linger };
+                let heard = self.link.as_ref().map_or(0, |link| link.receiver.next());
+                self.stage = Stage::Closing { until: now + self.options.linger, heard };
                 self.tick_life(now);
             }
             Stage::Closing { .. } | Stage::Ended => {}
@@ -138,14 +140,15 @@ impl Connection {
     }
 
     fn tick_life(&mut self, now: Time) {
-        let link = self.link.as_ref();
+        let (link, finished) = (self.link.as_ref(), self.is_finished());
         let end = match &self.stage {
             Stage::Calling(caller) => caller.expired(now).map(EndReason::NotMade),
             Stage::Ended => None,
-            Stage::Closing { .. } if link.is_none_or(|link| link.is_drained()) => {
-                Some(EndReason::Closed)
-            }
-            Stage::Closing { until } if now >= *until => Some(EndReason::Unfinished),
+            Stage::Closing { .. } if finished => Some(EndReason::Closed),
+            Stage::Closing { until, .. } if now >= *until => Some(match link {
+                Some(link) if !link.is_drained() => EndReason::Unfinished,
+                _ => EndReason::Closed,
+            }),
             Stage::Open | Stage::Closing { .. } => link
                 .filter(|link| now >= link.last_heard + limits::SILENCE)
                 .filter(|link| link.calls >= limits::SILENT_CALLS)
@@ -156,12 +159,20 @@ impl Connection {
         }
     }
 
+    /// Whether a closed connection has nothing left to say or to hear.
+    fn is_finished(&self) -> bool {
+        let Stage::Closing { heard, .. } = self.stage else { return false };
+        let finished = |link: &Link| link.is_drained() && link.receiver.told() >= heard;
+        self.link.as_ref().is_none_or(|link| finished(link))
+    }
+
     /// When to call again if nothing happens.
     pub(in crate::udt4) fn poll_timeout(&self) -> Option<Time> {
         let own = match &self.stage {
             Stage::Calling(caller) => return Some(caller.poll_timeout()),
             Stage::Ended => return None,
-            Stage::Closing { until } => Some(*until),
+            Stage::Closing { .. } if self.is_finished() => return Some(Time::ZERO),
+            Stage::Closing { until, .. } => Some(*until),
             Stage::Open => None,
         };
         let link = self.link.as_ref()?;
