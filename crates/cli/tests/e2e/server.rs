@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use crate::rig::{Dice, Rig, Running, contents};
+use crate::rig::{Dice, Rig, Running, contents, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A server on a free port with a ticket, and its port.
@@ -49,6 +49,37 @@ fn to_and_from_a_server_with_a_ticket() {
     let mut get = rig.cp();
     get.args(["--ticket", &ticket(&rig)]).arg(format!("{place}/")).arg(rig.path("back"));
     rig.ok(&mut get);
+    assert_same(&rig.path("src"), &rig.path("back"));
+}
+
+#[test]
+fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::odd(&rig.path("src/odd"));
+    tree::file(&rig.path("src/big"), 40 * MIB + 17, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    let put = |more: &[&str]| {
+        let mut put = rig.cp();
+        put.args(["--ticket", &ticket(&rig), "--transport", "udt", "--json"]).args(more);
+        put.arg(contents(&rig.path("src"))).arg(&place);
+        put
+    };
+    let mut running = rig.start(&mut put(&["--rate", "100mbit", "--cc", "udt:paper"]));
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(!running.ended(), "{}", running.stderr());
+    send("KILL", running.pid());
+    running.wait();
+    let ended = rig.ok(&mut put(&[]));
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let moved = ended.number("bytes_moved");
+    assert!(moved < 36 * MIB, "{moved} bytes moved again");
+    let last = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(last.contains(r#""transport":"udt""#), "{last}");
+    let mut get = rig.cp();
+    get.args(["--ticket", &ticket(&rig), "--transport", "udt", "--cc", "udt:udt4"]);
+    rig.ok(get.arg(format!("{place}/")).arg(rig.path("back")));
     assert_same(&rig.path("src"), &rig.path("back"));
 }
 

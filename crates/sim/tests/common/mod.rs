@@ -7,7 +7,8 @@ use packtrain_link::{
 };
 use packtrain_sim::outcome::Outcome;
 use packtrain_sim::spec::{
-    Arrivals, FlowKind, FlowSpec, LinkSpec, NodeSpec, Recovery, Scenario, ShortSpec, TcpSpec,
+    Arrivals, EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Recovery, Scenario, ShortSpec,
+    TcpSpec,
 };
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
@@ -152,6 +153,24 @@ fn any_cross() -> impl Strategy<Value = CrossConfig> {
     (kind, 60..1_400u64).prop_map(|(kind, n)| CrossConfig { packet: ByteCount(n), kind })
 }
 
+fn any_engine() -> impl Strategy<Value = EngineSpec> {
+    let cc =
+        prop::sample::select(vec!["native", "udt:paper", "udt:grid", "udt:ns2-2003", "udt:udt4"]);
+    let bytes = prop_oneof![2 => Just(None), 1 => (1..400_000u64).prop_map(Some)];
+    (cc, bytes, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(cc, bytes, trains, coalesce, warnings)| EngineSpec {
+            cc: cc.to_owned(),
+            bytes: bytes.map(ByteCount),
+            mtu: ByteCount(1_472),
+            codec: false,
+            ceiling: None,
+            coalesce,
+            train: if trains { 44 } else { 1 },
+            warnings,
+        },
+    )
+}
+
 fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64)> {
     let short = (any_tcp(), 1..30u32, any::<bool>()).prop_map(|(tcp, count, poisson)| ShortSpec {
         tcp: TcpSpec { bytes: tcp.bytes.or(Some(ByteCount(20_000))), ..tcp },
@@ -162,6 +181,7 @@ fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64)> {
         4 => any_tcp().prop_map(FlowKind::Tcp),
         1 => any_cross().prop_map(FlowKind::Cross),
         1 => short.prop_map(FlowKind::Short),
+        2 => any_engine().prop_map(FlowKind::Engine),
     ];
     (kind, any::<bool>(), 0..800u64)
 }

@@ -274,7 +274,11 @@ impl UnitSender {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.udt.poll_timeout()
+        match self.limit {
+            // What the pace allows does not matter: the payload or the path has to speak first.
+            Limit::Payload | Limit::Silence => self.udt.timers(),
+            _ => self.udt.poll_timeout(),
+        }
     }
 
     /// What to tell the receiver.

@@ -69,8 +69,12 @@ impl Sender {
             let pace = self.pace.next();
             self.controller.frozen_until().map_or(pace, |until| until.max(pace))
         });
-        let times = [pace, self.controller.poll_timeout(), self.silence()];
-        times.into_iter().flatten().min()
+        pace.into_iter().chain(self.timers()).min()
+    }
+
+    /// The same for an owner that would not send anything now anyhow.
+    pub(crate) fn timers(&self) -> Option<Time> {
+        self.controller.poll_timeout().into_iter().chain(self.silence()).min()
     }
 
     fn silence(&self) -> Option<Time> {
