@@ -96,7 +96,7 @@ fn json_has_its_last_line_even_for_a_wrong_command_line() {
         &["cp", "--json"][..],
         &["cp", "--json", "--rate", "5", "a", "b"],
         &["verify", "--json", "a", "https://x/y"],
-        &["perf", "client", "h:1", "--json", "--transport", "udt"],
+        &["perf", "client", "h:1", "--json", "--transport", "sabul"],
     ] {
         let output = home.run(words);
         let last = done(&output);

@@ -27,7 +27,7 @@ use self::timers::Quiet;
 
 /// How often units leave back to back to measure the path while the receiver cannot tell its
 /// capacity, and how often when it can: in units.
-const PROBE_EVERY: (u64, u64) = (256, 16_384);
+const PROBE_EVERY: (u64, u64) = (64, 16_384);
 /// How many they are at first, and at most: while they tell nothing it doubles.
 const PROBE: (u32, u32) = (32, 512);
 /// Messages kept for an owner that does not ask for them.
@@ -180,8 +180,9 @@ impl Sender {
         let next = self.flight.next();
         let room = self.room_for_fresh(now);
         self.app_limited = fresh == 0 || (room.is_ok() && fresh <= self.quantum());
-        if next < self.at_once && fresh > 0 && room.is_ok_and(|room| room > 0) {
-            let count = (self.at_once - next).min(room.unwrap_or(0)).min(fresh);
+        let probe = self.room_for_probe(room);
+        if next < self.at_once && fresh > 0 && probe > 0 {
+            let count = (self.at_once - next).min(probe).min(fresh);
             let count = count.min(u64::from(self.config.train.max(2))) as u32;
             return Ok(Leave::Fresh { count, joined: self.streak });
         }
@@ -222,6 +223,17 @@ impl Sender {
     fn repair_room(&self, now: Time, window: u64) -> u64 {
         let (rate, datagram) = (self.controller.pacing_rate(), self.config.datagram);
         self.hole.room(now, self.flight.acked(), window, rate, datagram)
+    }
+
+    /// How many new units may leave at once behind others to measure the path. Those of a sender
+    /// of trains may exceed the flow window: cut to a small one they would tell nothing, and the
+    /// window would stay small.
+    fn room_for_probe(&self, room: Result<u64, Limit>) -> u64 {
+        if self.config.train == 1 {
+            return room.unwrap_or(0);
+        }
+        let open = self.flight.acked() + self.config.window;
+        self.room.min(open).saturating_sub(self.flight.next())
     }
 
     /// A sender of trains needs a window of several: else one train would leave in a round trip,
