@@ -94,6 +94,8 @@ impl Link {
         let joined = self.is_joined(first, stamps.0);
         self.before = Some((last, stamps.1));
         self.receiver.on_batch(at, first, last, packets, joined);
+        let since = self.since_ack.get_or_insert((at, at, 0));
+        *since = (since.0, at.max(since.0), since.2 + u64::from(packets));
         self.make_room(now);
     }
 

@@ -17,6 +17,10 @@ const MOST_BYTES: usize = 65_535 - 48;
 /// was told 0 would wait for a word that only its data can bring about.
 const LEAST_ROOM: u64 = 2;
 
+/// The highest rate that is told, in packets a second: the stock library's clock counts whole
+/// microseconds.
+const MOST_RATE: f64 = 1e6;
+
 /// Datagrams of one size written into a buffer, the last perhaps shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::udt4) struct Written {
@@ -125,7 +129,12 @@ impl Link {
 
     fn count(&mut self, message: &Message) {
         match message {
-            Message::Ack(_) => self.counts.sent_acks += 1,
+            Message::Ack(ack) => {
+                self.counts.sent_acks += 1;
+                if !ack.light {
+                    self.since_ack = None;
+                }
+            }
             Message::Nak { .. } => self.counts.sent_naks += 1,
             _ => {}
         }
@@ -135,7 +144,10 @@ impl Link {
     fn encode(&self, message: &Message, out: &mut [u8]) -> Option<(usize, Option<Message>)> {
         let peer = self.peer_id;
         match message {
-            Message::Ack(ack) => Some((Control::Ack(ack_on_wire(ack)).write(peer, out)?, None)),
+            Message::Ack(ack) => {
+                let ack = udt::Ack { arrival: ack.arrival.or(self.first_rate()), ..*ack };
+                Some((Control::Ack(ack_on_wire(&ack)).write(peer, out)?, None))
+            }
             Message::Ack2 { number } => {
                 Some((Control::Ack2 { number: *number }.write(peer, out)?, None))
             }
@@ -253,7 +265,8 @@ impl Link {
 }
 
 fn ack_on_wire(ack: &udt::Ack) -> Ack {
-    let rate = |rate: Option<udt::PacketRate>| rate.map_or(0, |rate| rate.get() as u32);
+    let rate =
+        |rate: Option<udt::PacketRate>| rate.map_or(0, |rate| rate.get().min(MOST_RATE) as u32);
     let rates = Rates { arrival: rate(ack.arrival), capacity: rate(ack.capacity) };
     let micros = |span: packtrain_units::Duration| {
         u32::try_from(span.as_micros()).unwrap_or(u32::MAX).min(i32::MAX as u32)

@@ -10,7 +10,7 @@ use super::leave::Waiting;
 use super::stuck::Stuck;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::FlowStats;
-use crate::udt::{Receiver, ReceiverConfig, Sender, SenderConfig};
+use crate::udt::{PacketRate, Receiver, ReceiverConfig, Sender, SenderConfig};
 use crate::udt4::buffers::{RecvBuffer, SendBuffer};
 use crate::udt4::handshake::Terms;
 use crate::udt4::options::Options;
@@ -76,6 +76,8 @@ pub(super) struct Link {
     pub(super) first: u64,
     pub(super) counts: Counts,
     pub(super) batch: Batch,
+    /// Packets since the last full acknowledgement: when the first and the last came, how many.
+    pub(super) since_ack: Option<(Time, Time, u64)>,
     /// The last packet of the batch before: its unit and the sender's time.
     pub(super) before: Option<(u64, u32)>,
     /// The time in the last new packet that we sent.
@@ -137,6 +139,7 @@ impl Link {
             first,
             counts: Counts::default(),
             batch: Batch::default(),
+            since_ack: None,
             before: None,
             stamp: 0,
             start: now,
@@ -187,6 +190,14 @@ impl Link {
     pub(super) fn expand(expected: u64, number: SeqNo) -> Option<u64> {
         let step = number.distance_from(Self::wire_number(expected));
         expected.checked_add_signed(i64::from(step))
+    }
+
+    /// How fast the packets since the last full acknowledgement came, if there are enough of them:
+    /// told while the estimator knows nothing, since a stock sender that leaves slow start without
+    /// a rate goes on at next to none.
+    pub(super) fn first_rate(&self) -> Option<PacketRate> {
+        let (first, last, packets) = self.since_ack.filter(|(.., packets)| *packets >= 8)?;
+        PacketRate::of_packets(packets - 1, last.since(first))
     }
 
     /// Whether everything given to be sent was acknowledged or given up. A stock receiver gives
