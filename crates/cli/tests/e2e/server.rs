@@ -66,15 +66,16 @@ fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
         put.arg(contents(&rig.path("src"))).arg(&place);
         put
     };
-    let mut running = rig.start(&mut put(&["--rate", "100mbit", "--cc", "udt:paper"]));
-    std::thread::sleep(Duration::from_millis(2500));
+    // At 60 Mbit/s the whole takes more than five seconds, and what is safe is told each second.
+    let mut running = rig.start(&mut put(&["--rate", "60mbit", "--cc", "udt:paper"]));
+    std::thread::sleep(Duration::from_millis(4000));
     assert!(!running.ended(), "{}", running.stderr());
     send("KILL", running.pid());
     running.wait();
     let ended = rig.ok(&mut put(&[]));
     assert_same(&rig.path("src"), &rig.path("root/dst"));
     let moved = ended.number("bytes_moved");
-    assert!(moved < 36 * MIB, "{moved} bytes moved again");
+    assert!(moved < 40 * MIB, "{moved} bytes moved again, which is all");
     let last = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(last.contains(r#""transport":"udt""#), "{last}");
     let mut get = rig.cp();
