@@ -12,15 +12,19 @@ use packtrain_units::Duration;
 const LEAST_SPAN: Duration = Duration::from_micros(500);
 /// And have so many packets behind its first stamp.
 const LEAST_PACKETS: u64 = 4;
+/// With fewer stamps than this, each is taken for the end of a heap.
+const FEW_STAMPS: usize = 4;
 /// It is cut at so many stamps.
 const MOST_STAMPS: usize = 512;
 
 /// A run as it grows.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// For each stamp behind the first: packets that came by then since the first, and when.
-    stamps: Vec<(u64, u64)>,
+    stamps: Vec<Stamp>,
 }
+
+/// Packets that came since the run's first stamp, and how many nanoseconds later.
+type Stamp = (u64, u64);
 
 /// What a run says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +36,8 @@ pub(crate) enum Spread {
         /// How long.
         span: Duration,
     },
-    /// So many packets were too few: the run was over before its spread could show.
-    TooShort {
-        /// How many, from the first stamp on.
-        packets: u64,
-    },
-    /// The stamps make no sense, or there were none.
-    Nothing,
+    /// The run was over before its spread could show.
+    TooShort,
 }
 
 impl Run {
@@ -61,43 +60,43 @@ impl Run {
     }
 
     fn spread(&self) -> Spread {
-        let Some(&(packets, span)) = self.stamps.last() else { return Spread::Nothing };
-        let ends = self.ends(packets, span);
+        // The run may have ended within its last heap.
+        let whole = if self.stamps.len() < FEW_STAMPS { 0 } else { 1 };
+        let stamps = &self.stamps[..self.stamps.len() - whole];
+        let (packets, span) = stamps.last().copied().unwrap_or_default();
+        let ends = ends(stamps, packets, span);
         let (from, to) = match (ends.0, ends.1) {
             // Evenly spread.
             (None, _) => ((0, 0), (packets, span)),
             (Some(from), Some(to)) => (from, to),
-            (Some(_), None) => return Spread::TooShort { packets },
+            (Some(_), None) => return Spread::TooShort,
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
         if within < LEAST_SPAN.as_nanos() || packets_within < LEAST_PACKETS {
-            return Spread::TooShort { packets };
+            return Spread::TooShort;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
     }
+}
 
-    /// The ends of the first heap and of the last but one, if packets came in heaps: a heap ends
-    /// before a gap that is half as long again as the packets behind it would explain. The last
-    /// heap is left out, since the run may have ended within it.
-    #[expect(clippy::type_complexity, reason = "two stamps, each of which may be missing")]
-    fn ends(&self, packets: u64, span: u64) -> (Option<(u64, u64)>, Option<(u64, u64)>) {
-        let (mut first, mut last) = (None, None);
-        let mut before = (0, 0);
-        for &stamp in &self.stamps {
-            let (n, ns) = (stamp.0 - before.0, stamp.1 - before.1);
-            // ns / n > 1.5 * span / packets
-            let gap = u128::from(ns) * u128::from(packets) * 2;
-            if gap > u128::from(span) * u128::from(n) * 3 {
-                if first.is_none() {
-                    first = Some(before);
-                } else {
-                    last = Some(before);
-                }
+/// The ends of the first heap and of the last but one, if packets came in heaps: a heap ends
+/// before a gap that is half as long again as the packets behind it would explain.
+fn ends(stamps: &[Stamp], packets: u64, span: u64) -> (Option<Stamp>, Option<Stamp>) {
+    let (mut first, mut last) = (None, None);
+    let mut before = (0, 0);
+    for &stamp in stamps {
+        let (n, ns) = (stamp.0 - before.0, stamp.1 - before.1);
+        // ns / n > 1.5 * span / packets
+        if u128::from(ns) * u128::from(packets) * 2 > u128::from(span) * u128::from(n) * 3 {
+            if first.is_none() {
+                first = Some(before);
+            } else {
+                last = Some(before);
             }
-            before = stamp;
         }
-        (first, last)
+        before = stamp;
     }
+    (first, last)
 }
 
 #[cfg(test)]
@@ -130,8 +129,8 @@ mod tests {
     #[test]
     fn packets_one_by_one_are_measured_to_the_packet() {
         assert!(error(seen(64, GAP, |at| at), GAP) < 1e-9);
-        assert_eq!(seen(16, GAP, |at| at), Spread::TooShort { packets: 15 });
-        assert_eq!(Run::default().finish(), Spread::Nothing);
+        assert_eq!(seen(16, GAP, |at| at), Spread::TooShort);
+        assert_eq!(Run::default().finish(), Spread::TooShort);
     }
 
     #[test]
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn one_heap_says_nothing() {
-        assert_eq!(seen(200, 2_000, |at| at), Spread::TooShort { packets: 199 });
-        assert_eq!(seen(200, 2_000, |_| 7), Spread::TooShort { packets: 199 });
+        assert_eq!(seen(200, 2_000, |at| at), Spread::TooShort);
+        assert_eq!(seen(200, 2_000, |_| 7), Spread::TooShort);
     }
 }

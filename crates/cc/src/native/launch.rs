@@ -11,6 +11,8 @@ const SHORTEST: f64 = 2e-3;
 const RETREAT_LOSS: f64 = 0.05;
 /// Delivery that grows by less than this has found its limit.
 const GROWTH: f64 = 1.25;
+/// On the word of a measured capacity the rate grows this much in a round at most.
+const LEAP: f64 = 32.0;
 /// Rounds without growth and without a queue, after which the limit is taken to be an end host.
 const PATIENCE: u32 = 3;
 
@@ -95,7 +97,7 @@ impl Launch {
         let queued = round.queue > round.base / 8.0 + 2e-3;
         let keeps_up = round.delivered >= 0.8 * sent_before.min(round.sent) && !queued;
         // Trains spread as the narrowest link spreads them: half of that now, most of it next.
-        let capacity = round.capacity.filter(|c| *c > self.delivered && *c < self.rate * 32.0);
+        let capacity = round.capacity.filter(|c| *c > self.delivered);
         if let Some(capacity) = capacity
             && keeps_up
         {
@@ -104,7 +106,7 @@ impl Launch {
                 return true;
             }
             let next = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
-            self.rate = (capacity * next).max(self.rate);
+            self.rate = (capacity * next).min(self.rate * LEAP).max(self.rate);
             return false;
         }
         if keeps_up {

@@ -1,13 +1,14 @@
-//! Signals from the receiver's arrival marks: queueing delay on the way out, and capacity from
-//! the dispersion of trains.
+//! Signals from the receiver's arrival marks: queueing delay on the way out, and whether it grows.
 
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_units::{Duration, Time};
+
+use crate::udt::Trend;
 
 /// Buckets of the running minimum, one second each.
 const BUCKETS: usize = 10;
 const BUCKET: Duration = Duration::from_secs(1);
-/// Fewer packets than this disperse too little to measure.
-const DISPERSION_PACKETS: u64 = 8;
+/// UDT's SYN: its round trips are sampled no more often.
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// Faster clocks than this do not exist: 200 parts in a million.
 const SKEW_LIMIT: f64 = 200e-6;
 
@@ -70,33 +71,29 @@ impl Delay {
     }
 }
 
-/// Capacity of the narrowest link, from how far it spreads trains.
+/// UDT's delay warning (section III.C there) for a feedback without ACK2: the same tests over
+/// queueing delays, which are free of what threads do on the way back.
 #[derive(Debug, Default)]
-pub(crate) struct Capacity {
-    recent: [u64; 16],
-    count: usize,
+pub(crate) struct Rising {
+    trend: Trend,
+    sampled_at: Option<Time>,
+    warned_at: Option<Time>,
 }
 
-impl Capacity {
-    /// `packets` of `wire` bytes each, sent back to back, arrived over `span`.
-    pub(crate) fn sample(&mut self, packets: u64, wire: ByteCount, span: Duration) {
-        if packets < DISPERSION_PACKETS || span < Duration::from_micros(20) {
-            return;
+impl Rising {
+    /// A report showed this much queueing; true if that warrants a warning, of which there is at
+    /// most one in two round trips.
+    pub(crate) fn sample(&mut self, now: Time, queueing: Duration, srtt: Duration) -> bool {
+        if self.sampled_at.is_some_and(|at| now < at + SAMPLE_EVERY) {
+            return false;
         }
-        let rate = DataRate::from_bytes_over(ByteCount(packets * wire.get()), span);
-        self.recent[self.count % self.recent.len()] = rate.as_bps();
-        self.count += 1;
-    }
-
-    /// The median of the newest samples, once there are four.
-    pub(crate) fn estimate(&self) -> Option<DataRate> {
-        if self.count < 4 {
-            return None;
+        self.sampled_at = Some(now);
+        let rises = self.trend.sample(queueing);
+        let warns = rises && self.warned_at.is_none_or(|at| now >= at + srtt * 2);
+        if warns {
+            self.warned_at = Some(now);
         }
-        let mut recent = self.recent;
-        let known = &mut recent[..self.count.min(16)];
-        known.sort_unstable();
-        Some(DataRate::from_bps(known[known.len() / 2]))
+        warns
     }
 }
 
@@ -132,13 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_the_median_of_dispersions() {
-        let mut capacity = Capacity::default();
-        for i in 0..8u64 {
-            let span = Duration::from_nanos(16 * 11_776 * if i == 3 { 10 } else { 1 });
-            capacity.sample(16, ByteCount(1472), span);
+    fn a_growing_queue_warns_once_in_two_round_trips() {
+        let (mut rising, mut warned) = (Rising::default(), Vec::new());
+        let ms = Duration::from_millis;
+        for i in 0..100u64 {
+            // Reports each 5 ms, a queue that grows by a tenth of that.
+            let now = Time::ZERO + ms(i * 5);
+            if rising.sample(now, Duration::from_micros(i * 500), ms(50)) {
+                warned.push(i * 5);
+            }
         }
-        let mbit = capacity.estimate().unwrap().as_bps() / 1_000_000;
-        assert_eq!(mbit, 1000);
+        assert_eq!(warned, [150, 250, 350, 450]);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Sent {
     pub(crate) train: Train,
     /// Send index of the first packet.
     pub(crate) index: u64,
+    /// Send index of the first packet of the run that left back to back with it.
+    pub(crate) run: u64,
     pub(crate) sent_at: Time,
     /// Payload bytes delivered when it left, and when the last of them were.
     pub(crate) delivered: u64,
@@ -64,6 +66,7 @@ impl Sent {
         Self {
             train,
             index,
+            run: index,
             sent_at,
             delivered: 0,
             delivered_at: sent_at,

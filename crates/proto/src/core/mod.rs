@@ -15,6 +15,7 @@ pub(crate) mod ranges;
 mod receiver;
 mod rtt;
 mod sender;
+mod spread;
 mod timers;
 pub(crate) mod units;
 mod window;

@@ -14,6 +14,9 @@ const REPEATS: usize = 3;
 const MARKS: usize = 16;
 /// The first of them are never thinned: two in one train tell how far the path spread it.
 const WHOLE_MARKS: usize = 6;
+/// Batches of one heap come this close together, and a heap lasts no longer than that.
+const HEAP_GAP: Duration = Duration::from_micros(10);
+const HEAP_SPAN: Duration = Duration::from_micros(60);
 /// Room for intervals in one report packet, in bytes: the base MTU less headers and marks.
 const ACK_BYTES: usize = 800;
 /// Room below this share of the most ever seen counts as low.
@@ -37,6 +40,8 @@ pub(crate) struct Receiver {
     marks: Vec<Mark>,
     thinning: u32,
     skipped_marks: u32,
+    /// When the first batch of the newest mark's heap came.
+    heap_since: Time,
     host_drops: [u32; LANES],
     room: ByteCount,
     drain: Drain,
@@ -55,6 +60,7 @@ impl Receiver {
             marks: Vec::with_capacity(MARKS),
             thinning: 1,
             skipped_marks: 0,
+            heap_since: now,
             host_drops: [0; LANES],
             room,
             drain: Drain::new(now, room),
@@ -95,6 +101,13 @@ impl Receiver {
         self.pending_since.get_or_insert(now);
         self.repeats_left = REPEATS;
         self.last_lane = lane;
+        if self.joins(received_at, lane) {
+            if let Some(mark) = self.marks.last_mut() {
+                (mark.pn, mark.at) = (last.max(mark.pn), received_at);
+            }
+            return;
+        }
+        self.heap_since = received_at;
         if self.marks.len() >= WHOLE_MARKS {
             self.skipped_marks += 1;
             if self.skipped_marks < self.thinning {
@@ -111,6 +124,16 @@ impl Receiver {
             self.thinning *= 2;
         }
         self.marks.push(Mark { lane, pn: last, at: received_at });
+    }
+
+    /// Whether a batch belongs to the heap that the newest mark ends: where packets come one by
+    /// one, what a tick of the card or of an emulator let out stands close together, and only
+    /// the heap's end has a time worth telling.
+    fn joins(&self, at: Time, lane: u8) -> bool {
+        let near = |mark: &Mark| mark.lane == lane && at.since(mark.at) < HEAP_GAP;
+        self.skipped_marks == 0
+            && self.marks.last().is_some_and(near)
+            && at.since(self.heap_since) < HEAP_SPAN
     }
 
     /// The pool has this much room. Room that comes back after it was low is told at once.

@@ -11,12 +11,13 @@ use crate::breaker::{Breaker, Verdict};
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
-use crate::core::delay::{Capacity, Delay};
+use crate::core::delay::{Delay, Rising};
 use crate::core::delivery::Delivery;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
 use crate::core::loss::Reordering;
 use crate::core::sender::feedback::Arrival;
+use crate::core::spread::{Bursts, Capacity};
 use crate::mtu::Mtu;
 use crate::pacer::Pacer;
 use crate::seam::TRAIN_PACKETS;
@@ -38,6 +39,7 @@ pub(crate) fn signals() -> Signals {
         Signal::Losses,
         Signal::HostDrops,
         Signal::Ecn,
+        Signal::DelayTrend,
     ])
 }
 
@@ -55,6 +57,10 @@ pub(crate) struct Sender {
     pacer: Pacer,
     credit: Credit,
     delay: Delay,
+    rising: Rising,
+    /// The delay grew; the controller is still to be told.
+    warning: bool,
+    bursts: Bursts,
     capacity: Capacity,
     delivery: Delivery,
     reordering: Reordering,
@@ -101,6 +107,9 @@ impl Sender {
             pacer: Pacer::default(),
             credit: Credit::new(),
             delay: Delay::default(),
+            rising: Rising::default(),
+            warning: false,
+            bursts: Bursts::default(),
             capacity: Capacity::default(),
             delivery: Delivery::default(),
             reordering: Reordering::default(),
@@ -122,6 +131,14 @@ impl Sender {
 
     /// How many full packets may leave now in one batch; zero, with the reason in `limit`.
     pub(crate) fn budget(&mut self, now: Time, srtt: Duration) -> u32 {
+        let budget = self.permit(now, srtt);
+        if budget == 0 {
+            self.bursts.wait();
+        }
+        budget
+    }
+
+    fn permit(&mut self, now: Time, srtt: Duration) -> u32 {
         let wire = u64::from(self.mtu.current());
         self.limit = Limit::Idle;
         if self.backlog.sendable() == 0 {
@@ -145,7 +162,7 @@ impl Sender {
             Some(probe) => (probe.at, u64::from(probe.packets)),
             None => (self.pacer.next(), self.controller.send_quantum().get() / wire),
         };
-        if now < at {
+        if now < at && !self.bursts.at_once() {
             self.limit = Limit::Pacing;
             return 0;
         }
@@ -176,6 +193,8 @@ impl Sender {
         let mut sent = Sent::new(train, self.index, now);
         self.delivery.stamp(&mut sent, self.in_flight);
         let app_limited = sent.app_limited;
+        let paced = self.pacing_rate().is_some();
+        sent.run = self.bursts.on_sent(now, self.index, packets, paced, &self.capacity);
         lane.ledger.push(sent);
         lane.active_at = now;
         self.backlog.advance(repeat, bytes);
@@ -240,6 +259,7 @@ impl Sender {
         stats.in_flight = ByteCount(self.in_flight);
         stats.pacing_rate = self.pacing_rate();
         stats.delivery_rate = self.delivery_rate;
+        stats.arrival_rate = self.arrival.rate;
         stats.capacity = self.capacity.estimate();
         stats.mtu = ByteCount(u64::from(self.mtu.current()));
         stats.host_drops = self.host_drops;

@@ -18,6 +18,7 @@ mod unitset;
 pub(crate) use message::{Ack, Impossible, Message, PacketRate};
 pub(crate) use receiver::{MOST_RANGES, Receiver, ReceiverConfig, Seen};
 pub(crate) use sender::{Leave, Sender, SenderConfig, signals};
+pub(crate) use trend::Trend;
 
 #[cfg(test)]
 mod tests;

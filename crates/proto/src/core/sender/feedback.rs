@@ -13,6 +13,7 @@ use crate::core::lane::Lane;
 use crate::core::ledger::{Impossible, Part, Sent};
 use crate::core::receiver::report_interval;
 use crate::core::rtt::Rtt;
+use crate::core::spread::Marked;
 use crate::mtu::Mtu;
 use crate::stats::FlowStats;
 
@@ -77,7 +78,7 @@ impl Sender {
         rtt: &mut Rtt,
     ) -> bool {
         let mut measured = false;
-        let mut before: Option<(&Mark, u64)> = None;
+        let mut marked = Vec::with_capacity(marks.len());
         let mut least: Option<Duration> = None;
         for (i, mark) in marks.iter().enumerate() {
             let Some(lane) = lanes.get_mut(usize::from(mark.lane)) else { continue };
@@ -88,22 +89,23 @@ impl Sender {
             let train = sent.train;
             let queueing = self.delay.sample(sent.sent_at, mark.at);
             least = Some(least.map_or(queueing, |l| l.min(queueing)));
-            // How far the path spread the train: from the first mark of it in this report on.
-            match before {
-                Some((earlier, first)) if (earlier.lane, first) == (mark.lane, train.first) => {
-                    let wire = ByteCount(u64::from(train.size) + DATA_OVERHEAD as u64);
-                    let span = mark.at.since(earlier.at);
-                    self.capacity.sample(mark.pn.saturating_sub(earlier.pn), wire, span);
-                }
-                _ => before = Some((mark, train.first)),
-            }
+            marked.push(Marked {
+                run: sent.run,
+                index: sent.index + (mark.pn - train.first),
+                at: mark.at,
+                wire: ByteCount(u64::from(train.size) + DATA_OVERHEAD as u64),
+            });
             if i + 1 == marks.len() {
                 rtt.sample(now, now.since(sent.sent_at).saturating_sub(at.since(mark.at)));
                 measured = true;
             }
             lane.measured_to = mark.pn + 1;
         }
+        self.capacity.on_marks(now, &mut marked, &mut self.bursts);
         self.queueing = least.or(self.queueing);
+        if let Some(least) = least {
+            self.warning |= self.rising.sample(now, least, rtt.smoothed_or_guess());
+        }
         measured
     }
 
@@ -252,7 +254,7 @@ impl Sender {
             app_limited,
             round_ended,
             timeout: false,
-            delay_rising: false,
+            delay_rising: std::mem::take(&mut self.warning),
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();
