@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_io::clock;
 use packtrain_transfer::message::{Message, Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{
@@ -92,6 +92,8 @@ pub(crate) struct Now {
     pub(crate) retransmitted: u64,
     pub(crate) rtt: Option<Duration>,
     pub(crate) cwnd: Option<ByteCount>,
+    pub(crate) capacity: Option<DataRate>,
+    pub(crate) arrival_rate: Option<DataRate>,
 }
 
 /// What an end knows when a test is over.
@@ -126,7 +128,10 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
                     system: Duration::from_nanos(system_ns),
                 };
                 let (retransmitted, rtt, cwnd) = sending.state();
-                (test.tell)(Now { at: clock::now(), bytes, retransmitted, rtt, cwnd });
+                let (capacity, arrival_rate) = sending.estimates();
+                let at = clock::now();
+                let now = Now { at, bytes, retransmitted, rtt, cwnd, capacity, arrival_rate };
+                (test.tell)(now);
                 if last {
                     break;
                 }
@@ -223,7 +228,15 @@ fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Res
         if now.since(told) >= TOLD {
             told = now;
             say(false);
-            (test.tell)(Now { at: now, bytes: have, retransmitted: 0, rtt: None, cwnd: None });
+            (test.tell)(Now {
+                at: now,
+                bytes: have,
+                retransmitted: 0,
+                rtt: None,
+                cwnd: None,
+                capacity: None,
+                arrival_rate: None,
+            });
         }
         if let Some(failure) = test.stop.asked() {
             control.tx.send(&Message::Cancel(failure.clone()));
@@ -386,6 +399,8 @@ impl<'a> Intervals<'a> {
             retransmitted: ByteCount(now.retransmitted.saturating_sub(retransmitted)),
             rtt: now.rtt,
             cwnd: now.cwnd,
+            capacity: now.capacity,
+            arrival_rate: now.arrival_rate,
         });
         self.last = (now.at, now.bytes, now.retransmitted);
     }

@@ -64,6 +64,10 @@ pub struct FlowOutcome {
     pub queueing_p99: Duration,
     /// Mean of the round trips measured.
     pub rtt_mean: Duration,
+    /// Of an engine, at the end: the path's capacity as its feedback measured it.
+    pub capacity: Option<DataRate>,
+    /// Of an engine, at the end: the rate of arrival as its feedback measured it.
+    pub arrival_rate: Option<DataRate>,
     /// When it had delivered all it had to, from its start; not for flows without end.
     pub completed_in: Option<Duration>,
     /// Short connections: how many completed, mean and 99th percentile of their times.

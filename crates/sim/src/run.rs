@@ -116,6 +116,7 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let until = completed.or(spec.stop).unwrap_or(end).min(end);
     let at_links = done.net.links.iter().filter_map(|link| link.stats.flows.get(index)?.as_deref());
     let longest = at_links.clone().max_by_key(|at| at.mean());
+    let curve = sender.curve().unwrap_or_default();
     FlowOutcome {
         name: spec.name.clone(),
         cc: kind(spec),
@@ -132,6 +133,8 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
         queueing_mean: at_links.fold(Duration::ZERO, |sum, at| sum + at.mean()),
         queueing_p99: longest.map_or(Duration::ZERO, |at| at.p99()),
         rtt_mean: counts.rtt_mean(),
+        capacity: curve.capacity,
+        arrival_rate: curve.arrival_rate,
         completed_in: completed.map(|at| at.since(spec.start)),
         completed: sender.completions().or(receiver.completions()),
     }

@@ -39,6 +39,8 @@ struct Interval {
     retransmitted_bytes: u64,
     rtt_ms: Option<f64>,
     cwnd_bytes: Option<u64>,
+    capacity_bps: Option<u64>,
+    arrival_bps: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -127,6 +129,8 @@ impl PerfReporter for Station {
                 retransmitted_bytes: interval.retransmitted.get(),
                 rtt_ms: interval.rtt.map(millis),
                 cwnd_bytes: interval.cwnd.map(ByteCount::get),
+                capacity_bps: interval.capacity.map(DataRate::as_bps),
+                arrival_bps: interval.arrival_rate.map(DataRate::as_bps),
             });
         } else {
             line(&row(

@@ -91,6 +91,10 @@ pub struct PerfInterval {
     pub rtt: Option<Duration>,
     /// Congestion window, if there is one.
     pub cwnd: Option<ByteCount>,
+    /// Capacity of the path, where the flow's feedback measures it.
+    pub capacity: Option<DataRate>,
+    /// Rate at which packets arrive, where the flow's feedback measures it.
+    pub arrival_rate: Option<DataRate>,
 }
 
 /// What came of a test.

@@ -9,7 +9,7 @@ use packtrain_io::udp::UdpSocket;
 use packtrain_object::RangeSet;
 use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration, Offset};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset};
 
 use crate::api::TransportChoice;
 use crate::transports::offer::{FlowOffer, Offer};
@@ -126,6 +126,15 @@ impl Sending {
         let rtt = stats.iter().filter_map(|s| s.min_rtt).min();
         let cwnd = (!stats.is_empty()).then(|| stats.iter().map(|s| s.cwnd).sum());
         (again, rtt, cwnd)
+    }
+
+    /// Capacity of the path and rate of arrival as feedback measured them: the most of any flow,
+    /// and all together.
+    pub(super) fn estimates(&self) -> (Option<DataRate>, Option<DataRate>) {
+        let stats: Vec<_> = self.flows.iter().map(|flow| flow.stats().flow).collect();
+        let capacity = stats.iter().filter_map(|s| s.capacity).max();
+        let arrival: u64 = stats.iter().filter_map(|s| s.arrival_rate).map(DataRate::as_bps).sum();
+        (capacity, (arrival > 0).then(|| DataRate::from_bps(arrival)))
     }
 
     pub(super) fn close(&mut self) {

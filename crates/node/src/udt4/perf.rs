@@ -145,7 +145,15 @@ fn watch(
     loop {
         let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
         let (retransmitted, rtt, cwnd) = together(&all);
-        intervals.note(&Now { at: clock::now(), bytes: bytes(), retransmitted, rtt, cwnd });
+        intervals.note(&Now {
+            at: clock::now(),
+            bytes: bytes(),
+            retransmitted,
+            rtt,
+            cwnd,
+            capacity: None,
+            arrival_rate: None,
+        });
         if running.load(Ordering::Acquire) == 0 || look() {
             return (retransmitted, rtt);
         }

@@ -22,7 +22,7 @@ const ENOUGH: usize = 3;
 const LONGEST: u64 = 512;
 /// So many pairs without a run make runs old.
 const STALE: u32 = 1_024;
-/// A pair of lone packets this far apart is believed of a sender of trains.
+/// Pairs of lone packets this far apart are believed of a sender of trains.
 const PLAIN_GAP: Duration = Duration::from_micros(60);
 
 /// The estimator.
@@ -37,6 +37,8 @@ pub(crate) struct PacketPair {
     run: Run,
     /// Packets in it.
     length: u64,
+    /// The newest batch, which is in it if another one follows at once.
+    newest: Option<(u64, Duration)>,
     pairs: Ring,
     runs: Ring,
     since_run: u32,
@@ -56,14 +58,15 @@ impl PacketPair {
             before: None,
             run: Run::default(),
             length: 0,
+            newest: None,
             pairs: Ring::default(),
             runs: Ring::default(),
             since_run: 0,
         }
     }
 
-    /// A batch came, its last packet at `at`; `follows` if its first left right behind the unit
-    /// before it.
+    /// A batch came, its last packet at `at`; `follows` if each of its packets left right behind
+    /// the unit before it.
     pub(crate) fn on_batch(
         &mut self,
         at: Time,
@@ -84,8 +87,7 @@ impl PacketPair {
         let Some(before) = before else { return self.end_run() };
         let span = at.since(before.at);
         // Two lone packets, as the paper has it.
-        let plain = !self.trains || span >= PLAIN_GAP;
-        if lone && before.lone && plain && first % PAIR_EVERY == 1 {
+        if lone && before.lone && first % PAIR_EVERY == 1 {
             self.pairs.push(1, span);
             self.since_run += 1;
             if self.since_run > STALE {
@@ -93,8 +95,10 @@ impl PacketPair {
             }
         }
         if self.trains {
-            self.run.push(u64::from(packets), span);
-            self.length += u64::from(packets);
+            if let Some((packets, span)) = self.newest.replace((u64::from(packets), span)) {
+                self.run.push(packets, span);
+                self.length += packets;
+            }
             if self.length >= LONGEST || self.run.is_full() {
                 self.end_run();
             }
@@ -103,11 +107,21 @@ impl PacketPair {
 
     /// NB, if it can be told.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
-        if self.runs.count >= ENOUGH { self.runs.median() } else { self.pairs.median() }
+        if self.runs.count >= ENOUGH {
+            return self.runs.median();
+        }
+        // Of a sender of trains pairs are believed only if most of them are far apart: on a fast
+        // path those that are have been torn apart by a late thread.
+        let fastest = PacketRate::of_interval(PLAIN_GAP)?;
+        self.pairs.median().filter(|rate| !self.trains || *rate <= fastest)
     }
 
     fn end_run(&mut self) {
         self.length = 0;
+        // Several packets of which the last need not belong to the run are left out.
+        if let Some((1, span)) = self.newest.take() {
+            self.run.push(1, span);
+        }
         if let Spread::Measured { packets, span } = self.run.finish() {
             self.runs.push(packets, span);
             self.since_run = 0;

@@ -22,6 +22,8 @@ pub(crate) const MOST_RANGES: usize = 128;
 const LIGHT_EVERY: u64 = 64;
 /// Full ACKs before their time leave no more often than every so many units.
 const LEAST_EARLY: u64 = 8;
+/// A capacity below this share of the rate of arrival is not told.
+const DOUBT: f64 = 0.85;
 /// Room below this share of the most ever seen is low.
 const LOW_ROOM: u64 = 4;
 /// A round trip longer than this is not believed: timers depend on it.
@@ -164,8 +166,8 @@ impl Receiver {
     }
 
     /// Packets came that the host gave in one batch: so many, the first and the last of them
-    /// these units, the last at `at`. `joined` if the wire tells that the sender sent `first`
-    /// right behind the unit before it; a wire that cannot tell says `first % 16 == 1`. Once a
+    /// these units, the last at `at`. `joined` if the wire tells that the sender sent each
+    /// of them right behind the unit before it; a wire that cannot tell says `first % 16 == 1`. Once a
     /// batch, a lone packet being one; repeats count too.
     pub(crate) fn on_batch(&mut self, at: Time, first: u64, last: u64, packets: u32, joined: bool) {
         self.arrival.on_batch(at, packets);
@@ -268,7 +270,7 @@ impl Receiver {
         let number = self.acks.sent(now);
         (self.since_ack, self.light) = (0, 0);
         (self.told_room, self.told) = (self.room, self.next);
-        let (arrival, capacity) = (self.arrival.estimate(), self.pair.estimate());
+        let (arrival, capacity) = (self.arrival(), self.capacity());
         Ack { number, arrival, capacity, ..self.head() }
     }
 
@@ -364,7 +366,12 @@ impl Receiver {
 
     /// The capacity of the path, as ACKs tell it.
     pub(crate) fn capacity(&self) -> Option<PacketRate> {
-        self.pair.estimate()
+        // What has arrived faster than a path can be is not its capacity. The paper has no such
+        // doubt, and its pairs no such reason.
+        let capacity = self.pair.estimate()?;
+        let doubtful = |arrival: PacketRate| arrival.get() * DOUBT > capacity.get();
+        let trains = self.config.train > 1;
+        (!trains || !self.arrival().is_some_and(doubtful)).then_some(capacity)
     }
 
     /// Writes its gauges.

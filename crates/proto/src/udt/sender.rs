@@ -30,6 +30,8 @@ use self::timers::Quiet;
 const PROBE_EVERY: (u64, u64) = (64, 16_384);
 /// How many they are at first, and at most: while they tell nothing it doubles.
 const PROBE: (u32, u32) = (32, 512);
+/// While the capacity is known, a run is no shorter than this.
+const PROBE_KNOWN: u32 = 128;
 /// Messages kept for an owner that does not ask for them.
 const MOST_MESSAGES: usize = 1_024;
 
@@ -300,7 +302,7 @@ impl Sender {
         if self.config.train > 1 && last >= at && self.pacing_rate().is_some() {
             self.at_once = self.at_once.max(last + u64::from(length));
             self.probe = match self.capacity {
-                Some(_) => (last + PROBE_EVERY.1, length),
+                Some(_) => (last + PROBE_EVERY.1, length.max(PROBE_KNOWN)),
                 None => (last + u64::from(length) + PROBE_EVERY.0, (length * 2).min(PROBE.1)),
             };
         }

@@ -79,6 +79,8 @@ impl Agent for EngineSender {
             in_flight: stats.in_flight,
             pacing_rate: stats.pacing_rate,
             rtt: stats.rtt_latest.unwrap_or_default(),
+            capacity: stats.capacity,
+            arrival_rate: stats.arrival_rate,
         })
     }
 
@@ -113,5 +115,7 @@ impl Agent for EngineReceiver {
     }
 }
 
+#[cfg(test)]
+mod estimate_tests;
 #[cfg(test)]
 mod tests;

@@ -90,6 +90,9 @@ pub(crate) struct Curve {
     pub(crate) pacing_rate: Option<DataRate>,
     /// The newest round trip measured.
     pub(crate) rtt: Duration,
+    /// Capacity of the path and rate of arrival, as an engine's feedback measured them.
+    pub(crate) capacity: Option<DataRate>,
+    pub(crate) arrival_rate: Option<DataRate>,
 }
 
 /// What an end can do to the world.

@@ -88,6 +88,8 @@ impl UnitReceiver {
         let last = unit.first + u64::from(packets) - 1;
         match &mut self.batch {
             Some(batch) => {
+                // A pause within the batch is as bad as one before it.
+                batch.first.joined &= unit.joined;
                 batch.last = last;
                 batch.packets += packets;
             }

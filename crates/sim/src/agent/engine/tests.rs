@@ -7,7 +7,7 @@ use crate::spec::{EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario, 
 
 const MTU: ByteCount = ByteCount(1_472);
 
-fn engine(cc: &str) -> EngineSpec {
+pub(super) fn engine(cc: &str) -> EngineSpec {
     EngineSpec {
         cc: cc.to_owned(),
         bytes: None,
@@ -20,7 +20,7 @@ fn engine(cc: &str) -> EngineSpec {
     }
 }
 
-fn flow(name: &str, spec: EngineSpec) -> FlowSpec {
+pub(super) fn flow(name: &str, spec: EngineSpec) -> FlowSpec {
     FlowSpec {
         name: name.to_owned(),
         from: 0,
@@ -32,7 +32,7 @@ fn flow(name: &str, spec: EngineSpec) -> FlowSpec {
 }
 
 /// Two hosts, a link each way with a queue of one bandwidth-delay product.
-fn path(rate: DataRate, rtt: Duration, flows: Vec<FlowSpec>) -> Scenario {
+pub(super) fn path(rate: DataRate, rtt: Duration, flows: Vec<FlowSpec>) -> Scenario {
     let queue = rate.bytes_in(rtt).get() / 1_500;
     let mut config = LinkConfig::new(rate, rtt / 2, queue.max(4));
     config.queue = QueueConfig::DropTail(Limit::Packets(queue.max(4)));
@@ -54,7 +54,7 @@ fn path(rate: DataRate, rtt: Duration, flows: Vec<FlowSpec>) -> Scenario {
     }
 }
 
-fn play(scenario: &Scenario) -> Outcome {
+pub(super) fn play(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -224,6 +224,7 @@ impl Agent for Sender {
             in_flight: self.shape.segments_as_bytes(self.pipe()),
             pacing_rate: if self.paced { self.cc.pacing_rate() } else { None },
             rtt: self.rto.rtt().map_or(Duration::ZERO, |rtt| rtt.latest),
+            ..Curve::default()
         })
     }
 
