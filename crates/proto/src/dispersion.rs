@@ -52,6 +52,11 @@ impl Run {
         self.stamps.len() >= MOST_STAMPS
     }
 
+    /// One stamp more and the last is left out, which may lie within a heap.
+    pub(crate) fn is_long(&self) -> bool {
+        self.stamps.len() + 1 >= FEW_STAMPS
+    }
+
     /// Ends it.
     pub(crate) fn finish(&mut self) -> Spread {
         let spread = self.spread();

@@ -118,9 +118,11 @@ impl PacketPair {
 
     fn end_run(&mut self) {
         self.length = 0;
-        // Several packets of which the last need not belong to the run are left out.
-        if let Some((1, span)) = self.newest.take() {
-            self.run.push(1, span);
+        // The run may have ended within its last batch; a long run leaves that out itself.
+        if let Some((packets, span)) = self.newest.take()
+            && (packets == 1 || self.run.is_long())
+        {
+            self.run.push(packets, span);
         }
         if let Spread::Measured { packets, span } = self.run.finish() {
             self.runs.push(packets, span);
