@@ -103,7 +103,7 @@ impl Udt {
             window,
             syn_ends: Some(config.now + SYN),
             frozen_until: None,
-            app_limited: false,
+            app_limited: true,
             in_flight: ByteCount::ZERO,
             silence: 0,
             probe: None,

@@ -331,7 +331,8 @@ fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
             None => take(socket, &taken, &over),
             Some((time, bytes)) => {
                 taken.store(0, Ordering::Relaxed);
-                let time = (!time.is_zero()).then(|| first + time.min(LONGEST));
+                let time = if time.is_zero() { LONGEST } else { time.min(LONGEST) };
+                let time = Some(first + time);
                 let until = Until { time, bytes: (bytes > 0).then_some(bytes) };
                 let gone = send(socket, until, &over)?;
                 socket.close()?;
