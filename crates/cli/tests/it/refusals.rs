@@ -69,7 +69,6 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("serve --udt4 :1 --listen :2 --root .", "cannot be used with"),
         ("serve --udt4 :1 --root . --ticket-file t", "cannot be used with"),
         ("perf client h:1 --transport udt --cc native", "does not measure (one-way queueing delay"),
-        ("perf client h:1 --cc udt:grid", "use it with --transport udt"),
         ("perf client h:1 --transport udt --cc udt:later", "--cc"),
         ("cp --transport udt --cc native a b", "does not measure (one-way queueing delay"),
         ("cp --transport udt --background a b", "leave one out"),
