@@ -42,6 +42,11 @@ impl Gate {
         self.is_open
     }
 
+    /// Whether hardly anything was lost of late: a tenth of the threshold.
+    pub(super) fn is_clean(&self) -> bool {
+        self.lost == 0 && self.loss_rate.get().is_none_or(|rate| rate < THRESHOLD / 10.0)
+    }
+
     /// A SYN ends: may the rate grow? A SYN in which nothing left, such as a frozen one, has no
     /// loss rate; its losses count in the next.
     pub(super) fn end_of_syn(&mut self) -> bool {
@@ -54,13 +59,15 @@ impl Gate {
 
     fn judge(&mut self) -> bool {
         let share = match self.variant {
-            // UDT4 has no threshold: it skips the SYN after a NAK, and those that hear nothing.
-            Variant::Udt4 => return self.lost == 0 && self.heard,
             // Whole numbers divided: nearly always zero.
             Variant::Ns2 => (self.lost / self.sent.max(1)) as f64,
-            Variant::Paper | Variant::Grid => self.lost as f64 / self.sent.max(1) as f64,
+            _ => self.lost as f64 / self.sent.max(1) as f64,
         };
         self.loss_rate.add(share.min(1.0));
-        self.loss_rate.get().is_some_and(|rate| rate < THRESHOLD)
+        match self.variant {
+            // UDT4 has no threshold: it skips the SYN after a NAK, and those that hear nothing.
+            Variant::Udt4 => self.lost == 0 && self.heard,
+            _ => self.loss_rate.get().is_some_and(|rate| rate < THRESHOLD),
+        }
     }
 }

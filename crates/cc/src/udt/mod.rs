@@ -163,7 +163,7 @@ impl Udt {
         if self.slow_start.take().is_none() {
             return false;
         }
-        let rate = exit_rate(self.path.arrival(), self.window.packets(), self.window.wait());
+        let rate = exit_rate(self.path.arrival(), self.window.packets(), self.window.passage());
         self.set_rate(rate);
         self.path.on_start_ended(self.rate);
         true
@@ -289,11 +289,12 @@ impl CongestionController for Udt {
         // Late by more than a SYN, the thread slept: what it missed is not made up for.
         let next = end + SYN;
         self.syn_ends = Some(if next > now { next } else { now + SYN });
+        let clean = self.gate.is_clean();
         let may_grow = self.gate.end_of_syn();
         if self.slow_start.is_some() || !may_grow {
             return;
         }
-        let capacity = self.path.presumed_capacity();
+        let capacity = self.path.presumed_capacity(self.rate, clean);
         let more = self.increase.packets(capacity, self.rate, self.before_cut);
         self.set_rate(raised(self.rate, more));
         self.ask_for_train(now);

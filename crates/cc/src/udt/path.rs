@@ -43,9 +43,11 @@ impl Path {
         self.capacity.get()
     }
 
-    /// B, or what stands in for it.
-    pub(super) fn presumed_capacity(&self) -> f64 {
-        self.capacity.get().unwrap_or(self.start_rate)
+    /// B, or what stands in for it: the first rate, or twice the rate `C` while nothing is lost, so
+    /// that a first rate far too low is left behind.
+    pub(super) fn presumed_capacity(&self, rate: f64, is_clean: bool) -> f64 {
+        let stand_in = if is_clean { self.start_rate.max(2.0 * rate) } else { self.start_rate };
+        self.capacity.get().unwrap_or(stand_in)
     }
 
     pub(super) fn arrival(&self) -> Option<f64> {

@@ -39,6 +39,15 @@ impl Window {
         self.rtt.unwrap_or(FIRST_RTT) + SYN_SECONDS
     }
 
+    /// Seconds in which a whole window passes: the wait, but where the round trip is shorter than
+    /// a SYN, it is the timer that makes the pause and not the path.
+    pub(super) fn passage(&self) -> f64 {
+        match self.rtt {
+            Some(rtt) if rtt < SYN_SECONDS => rtt.max(1e-6),
+            _ => self.wait(),
+        }
+    }
+
     pub(super) fn on_rtt(&mut self, seconds: f64) {
         self.rtt = Some(seconds);
     }

@@ -30,6 +30,10 @@ use self::timers::Quiet;
 const PROBE_EVERY: (u64, u64) = (64, 16_384);
 /// How many they are at first, and at most: while they tell nothing it doubles.
 const PROBE: (u32, u32) = (32, 512);
+/// What a default socket buffer (264 joined datagrams) holds in any case.
+const PROBE_SAFE: u32 = 128;
+/// More than that only as far as the pace lets as many leave in this time.
+const PROBE_SPAN: Duration = Duration::from_millis(1);
 /// While the capacity is known, a run is no shorter than this.
 const PROBE_KNOWN: u32 = 128;
 /// Messages kept for an owner that does not ask for them.
@@ -301,9 +305,15 @@ impl Sender {
         let (at, length) = self.probe;
         if self.config.train > 1 && last >= at && self.pacing_rate().is_some() {
             self.at_once = self.at_once.max(last + u64::from(length));
+            let paced = self.pacing_rate().map_or(0, |rate| rate.bytes_in(PROBE_SPAN).get());
+            let paced = (paced / self.config.datagram.get().max(1)).min(PROBE.1.into()) as u32;
+            let length = length.min(paced.max(PROBE_SAFE));
             self.probe = match self.capacity {
                 Some(_) => (last + PROBE_EVERY.1, length.max(PROBE_KNOWN)),
-                None => (last + u64::from(length) + PROBE_EVERY.0, (length * 2).min(PROBE.1)),
+                None => (
+                    last + u64::from(length) + PROBE_EVERY.0,
+                    (length * 2).min(paced.max(PROBE_SAFE)),
+                ),
             };
         }
     }
