@@ -64,6 +64,52 @@ fn a_transfer_crosses_the_path() {
     assert!(bytes.is_some_and(|bytes| bytes > 4_000_000), "{bytes:?}");
 }
 
+/// Capacity and rate of arrival that the flow's feedback measured in its last second, with the
+/// goodput of that second and how late the emulator was, in microseconds.
+fn estimates(rig: &Rig, transport: &str, rate: &str) -> Option<([f64; 3], u64)> {
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let ticket = rig.path(&format!("ticket-{transport}-{rate}"));
+    let (ticket, at) = (ticket.display(), "10.77.0.2:7876");
+    let far = format!("exec {program} perf server --listen {at} --tests 1 --ticket-file {ticket}");
+    let near = format!(
+        "while [ ! -s {ticket} ]; do sleep 0.05; done; exec {program} perf client {at} \
+         --ticket @{ticket} --transport {transport} --seconds 4 --json"
+    );
+    let path = ["emulate", "--rate", rate, "--rtt", "20ms", "--per-packet", "--best-effort"];
+    let command = ["--json", "--far", &far, "--", "sh", "-c", &near];
+    let ended = rig.ok(rig.packtrain().args(path).args(command));
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let interval = lines.iter().rfind(|line| line["event"] == "interval")?;
+    let number = |name: &str| interval[name].as_f64();
+    let found = [number("capacity_bps")?, number("arrival_bps")?, number("goodput_bps")?];
+    Some((found, last(&ended)["links"][0]["lateness_p99_us"].as_u64()?))
+}
+
+#[test]
+fn estimates_are_right_over_single_packets() {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    for (rate, mbit) in [("100mbit", 100.0), ("500mbit", 500.0)] {
+        for transport in ["native", "udt"] {
+            let found = estimates(&rig, transport, rate);
+            let ([capacity, arrival, goodput], late) = found.expect("estimates in the last second");
+            if late > 500 {
+                skipped(&format!("the machine is too busy: packets {late} us late"));
+                continue;
+            }
+            // Links count IP packets, estimates datagrams, goodput their payload.
+            let capacity = capacity * 1_500.0 / 1_472.0 / (mbit * 1e6);
+            let arrival = arrival * 1_436.0 / 1_472.0 / goodput;
+            let told = format!("{transport} {rate}: B {capacity:.3} AS {arrival:.3} of the truth");
+            assert!((capacity - 1.0).abs() < 0.1 && (arrival - 1.0).abs() < 0.1, "{told}");
+        }
+    }
+}
+
 #[test]
 fn a_topology_that_is_wrong_is_told_before_anything_runs() {
     let rig = Rig::local();
