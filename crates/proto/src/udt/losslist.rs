@@ -54,10 +54,6 @@ impl LossList {
         self.missing.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.missing.is_empty()
-    }
-
     /// Whether this unit is missing.
     pub(crate) fn contains(&self, unit: u64) -> bool {
         self.missing.contains(unit)

@@ -24,7 +24,7 @@ mod trend;
 mod unitset;
 
 pub(crate) use message::{Ack, Impossible, Message, PacketRate};
-pub(crate) use receiver::{MOST_RANGES, Receiver, ReceiverConfig, Seen};
+pub(crate) use receiver::{Receiver, ReceiverConfig, Seen};
 pub(crate) use sender::{Leave, Sender, SenderConfig, signals};
 pub(crate) use trend::Trend;
 

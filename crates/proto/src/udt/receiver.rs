@@ -17,7 +17,7 @@ use crate::stats::FlowStats;
 use self::acks::{Acks, RTT_GUESS};
 
 /// Most ranges of one NAK: what a datagram of UDT4 holds, twice 4 bytes each, is 182.
-pub(crate) const MOST_RANGES: usize = 128;
+const MOST_RANGES: usize = 128;
 /// UDT4 sends a light ACK every so many units.
 const LIGHT_EVERY: u64 = 64;
 /// Full ACKs before their time leave no more often than every so many units.
@@ -340,6 +340,7 @@ impl Receiver {
     }
 
     /// How many units are missing below the highest that came.
+    #[cfg(test)]
     pub(crate) fn missing(&self) -> u64 {
         self.losses.len()
     }

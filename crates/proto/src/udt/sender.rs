@@ -57,7 +57,8 @@ pub(crate) fn signals(variant: Variant) -> Signals {
 /// How a sender is to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderConfig {
-    /// Whose rules.
+    /// Whose rules: its receiver's; what the sender does by them is the controller's.
+    #[allow(dead_code, reason = "both ends are told, and print it")]
     pub(crate) variant: Variant,
     /// The first unit's number.
     pub(crate) first: u64,

@@ -20,11 +20,6 @@ impl Trend {
         self.rises()
     }
 
-    /// Forgets what it saw.
-    pub(crate) fn clear(&mut self) {
-        self.count = 0;
-    }
-
     /// Pairwise comparison test, PCT = #(r_i > r_(i-1)) / 15, and pairwise difference test,
     /// PDT = (r_last - r_first) / sum |r_i - r_(i-1)|. Rising iff one clears its threshold and
     /// the other at least comes near: PCT > 0.66 and PDT > 0.45, or PCT > 0.54 and PDT > 0.55.
