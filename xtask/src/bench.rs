@@ -39,9 +39,15 @@ pub(crate) struct Plan {
     keep_rmem: bool,
     binary: Option<PathBuf>,
     only: Option<String>,
+    losses: Option<String>,
 }
 
 impl Plan {
+    /// Whether this chance of loss is asked for.
+    fn wants_loss(&self, loss: &str) -> bool {
+        self.losses.as_ref().is_none_or(|list| list.split(',').any(|one| one == loss))
+    }
+
     /// Whether the program of this name is asked for.
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
@@ -91,6 +97,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         keep_rmem: false,
         binary: None,
         only: None,
+        losses: None,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -101,6 +108,7 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--dir" => plan.dir = value()?.into(),
             "--binary" => plan.binary = Some(value()?.into()),
             "--only" => plan.only = Some(value()?.clone()),
+            "--losses" => plan.losses = Some(value()?.clone()),
             "--keep-rmem" => plan.keep_rmem = true,
             "--quick" => {
                 plan.runs = 1;
