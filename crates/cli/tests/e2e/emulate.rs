@@ -95,12 +95,14 @@ fn estimates_are_right_over_single_packets() {
     }
     for (rate, mbit) in [("100mbit", 100.0), ("500mbit", 500.0)] {
         for transport in ["native", "udt"] {
-            let found = estimates(&rig, transport, rate);
-            let ([capacity, arrival, goodput], late) = found.expect("estimates in the last second");
-            if late > 500 {
-                skipped(&format!("the machine is too busy: packets {late} us late"));
+            // What a late emulator spread is not what the path spread: such a run says nothing.
+            let mut runs = (0..3).map(|_| {
+                estimates(&rig, transport, rate).expect("estimates in the last second")
+            });
+            let Some(([capacity, arrival, goodput], _)) = runs.find(|(_, late)| *late <= 500) else {
+                eprintln!("{transport} at {rate} says nothing: the machine is too busy");
                 continue;
-            }
+            };
             // Links count IP packets, estimates datagrams, goodput their payload.
             let capacity = capacity * 1_500.0 / 1_472.0 / (mbit * 1e6);
             let arrival = arrival * 1_436.0 / 1_472.0 / goodput;
