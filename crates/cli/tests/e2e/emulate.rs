@@ -96,10 +96,10 @@ fn estimates_are_right_over_single_packets() {
     for (rate, mbit) in [("100mbit", 100.0), ("500mbit", 500.0)] {
         for transport in ["native", "udt"] {
             // What a late emulator spread is not what the path spread: such a run says nothing.
-            let mut runs = (0..3).map(|_| {
-                estimates(&rig, transport, rate).expect("estimates in the last second")
-            });
-            let Some(([capacity, arrival, goodput], _)) = runs.find(|(_, late)| *late <= 500) else {
+            let mut runs = (0..3)
+                .map(|_| estimates(&rig, transport, rate).expect("estimates in the last second"));
+            let Some(([capacity, arrival, goodput], _)) = runs.find(|(_, late)| *late <= 500)
+            else {
                 eprintln!("{transport} at {rate} says nothing: the machine is too busy");
                 continue;
             };
