@@ -332,3 +332,27 @@ fn a_window_that_loss_left_small_grows_again() {
         assert!(goodput.as_bps() * 2 > pace.as_bps(), "{controller} {goodput} {stats:?}");
     }
 }
+
+/// What docs/guide/udt-loss.md says that the controller reaches, in Mbit/s: the window must not
+/// take away what the rate allows. The first 12 s have slow start and the way down from it.
+#[test]
+fn random_loss_leaves_what_the_law_allows() {
+    for (loss, law) in [(1e-3, 206.0), (1e-2, 47.0)] {
+        let (mut first, mut later) = (0.0, 0.0);
+        for seed in 1..=3 {
+            let mut pair =
+                Setup { seed, ..Setup::new("udt:grid", DataRate::from_mbps(1000), ms(100)) }.pair();
+            pair.forward.loss = loss;
+            pair.assign(1 << 40);
+            let mut mbps = |seconds| {
+                let (start, before) = (pair.now, pair.sink.bytes);
+                pair.run(Duration::from_secs(seconds), |_| false);
+                pair.goodput(start, pair.sink.bytes - before).as_bps() as f64 / 3e6
+            };
+            first += mbps(12);
+            later += mbps(12);
+        }
+        assert!(first > law, "{loss}: {first}");
+        assert!((later / law - 1.0).abs() < 0.15, "{loss}: {later} {law}");
+    }
+}

@@ -34,7 +34,7 @@ impl Sender {
         let (count, last) = self.flight.ack(ack.next);
         if count > 0 {
             self.quiet.on_progress(now);
-            self.hole.on_ack(now);
+            self.hole.on_ack(now, self.flight.acked());
         }
         if let Some(last) = last {
             self.largest_acked = self.largest_acked.max(Some(last.index));
@@ -119,7 +119,7 @@ impl Sender {
             // What an acknowledgement says has arrived is no loss: the two crossed.
             let first = first.max(self.flight.acked());
             let Some(unit) = self.flight.unit(first).filter(|_| first < end) else { continue };
-            self.hole.on_nak(now, self.flight.acked(), end);
+            self.hole.on_nak(now, end);
             self.lost_units += self.flight.lose(first, end, |a, b| dropped.push((a, b)));
             lost.push(LossRange {
                 first: unit.index,
