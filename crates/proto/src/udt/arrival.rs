@@ -16,6 +16,10 @@ use super::message::PacketRate;
 const INTERVALS: usize = 16;
 /// A group ends after this: trains begin every 250 us where packets are faster.
 const GROUP_SPAN: Duration = Duration::from_micros(500);
+/// A longer pause ends a group, unless that is but the first of a train's packets.
+const LONG_PAUSE: Duration = Duration::from_millis(1);
+/// A burst lasts at least so long: ticks of hosts and threads are shorter.
+const LEAST_BURST: Duration = Duration::from_micros(250);
 /// Groups looked at: at least so many,
 const GROUPS: usize = 16;
 /// and as many more as came in this time,
@@ -38,6 +42,10 @@ pub(crate) struct Arrival {
     intervals: Ring<INTERVALS>,
     groups: Ring<MOST_GROUPS>,
     group: (u64, Duration),
+    /// Packets behind the first one since the last long pause.
+    burst: (u64, Duration),
+    /// The rate of the newest burst that was long enough, until there are groups.
+    first: Option<PacketRate>,
     mean: Duration,
 }
 
@@ -51,6 +59,8 @@ impl Arrival {
             intervals: Ring::default(),
             groups: Ring::default(),
             group: (0, Duration::ZERO),
+            burst: (0, Duration::ZERO),
+            first: None,
             mean: Duration::ZERO,
         }
     }
@@ -67,8 +77,11 @@ impl Arrival {
             self.joins = self.joins.saturating_sub(1);
             self.intervals.push(1, span);
         }
+        if self.trains && self.groups.count < GROUPS {
+            self.note_burst(packets, span);
+        }
         // A long pause ends the group before it, unless that is but the first of a train's packets.
-        if span >= GROUP_SPAN * 2 && self.group.1 >= GROUP_SPAN / 4 {
+        if span >= LONG_PAUSE && self.group.1 >= GROUP_SPAN / 4 {
             self.groups.push(self.group.0, self.group.1);
             self.group = (0, Duration::ZERO);
         }
@@ -80,10 +93,25 @@ impl Arrival {
         }
     }
 
+    /// In slow start windows arrive as fast as the path lets them, with round trips between. The
+    /// paper's filter needs 16 intervals of that; groups need 8 ms of it, and a loss before that
+    /// would leave no rate to go on with.
+    fn note_burst(&mut self, packets: u64, span: Duration) {
+        if span >= LONG_PAUSE {
+            self.burst = (0, Duration::ZERO);
+            return;
+        }
+        self.burst = (self.burst.0 + packets, self.burst.1 + span);
+        if self.burst.0 >= INTERVALS as u64 && self.burst.1 >= LEAST_BURST {
+            self.first = PacketRate::of_packets(self.burst.0, self.burst.1);
+        }
+    }
+
     /// AS, if it can be told.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
         if self.trains || self.joins > 0 {
-            self.groups.filtered(self.factor, GROUPS, GROUPS_SPAN)
+            let first = self.first.filter(|_| self.groups.count < GROUPS);
+            first.or_else(|| self.groups.filtered(self.factor, GROUPS, GROUPS_SPAN))
         } else {
             self.intervals.filtered(self.factor, INTERVALS, Duration::ZERO)
         }
@@ -225,6 +253,24 @@ mod tests {
         let got = arrival.estimate().unwrap().get();
         assert!((got / 40_000.0 - 1.0).abs() < 0.05, "{got}");
     }
+
+    #[test]
+    fn the_windows_of_slow_start_tell_the_paths_rate() {
+        // Doubling windows each 100 ms, 12 us a packet; the host joins so many.
+        for join in [1u64, 4] {
+            let mut arrival = Arrival::new(Variant::Grid, true);
+            for round in 2..7u64 {
+                for i in (0..1u64 << round).step_by(join as usize) {
+                    let at = round * 100_000 + (i + join) * 12;
+                    arrival.on_batch(us(at), join as u32);
+                }
+                let known = rate(&arrival);
+                assert_eq!(known.is_some(), round >= 5, "{join} {round} {known:?}");
+                assert!(known.is_none_or(|rate| rate == 83_333), "{known:?}");
+            }
+        }
+    }
+
     #[test]
     fn pauses_that_the_window_made_are_not_counted() {
         // Windows of 16, sent as trains of two every 250 us, each 30 ms.
