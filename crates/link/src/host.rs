@@ -58,6 +58,20 @@ pub enum Scheduler {
         /// Mean span without it.
         off: Duration,
     },
+    /// The process generator of FOBS (Dickens, section 3.1.4): none to `most` processes, evenly,
+    /// for 1 to 7 seconds, then none for 0 to 20 seconds, and again. While there are some, the
+    /// process keeps the processor for an exponential span, then one to all of them run a slice.
+    Generator {
+        /// The most processes.
+        most: u32,
+        /// How long the turn of one of them is.
+        slice: Duration,
+        /// Turns differ by up to so much of a slice, evenly; below one.
+        spread: f64,
+        /// How long the process keeps the processor, on average; a process that mostly sleeps
+        /// keeps it longer than a slice.
+        keep: Duration,
+    },
 }
 
 impl Default for HostConfig {
@@ -101,6 +115,17 @@ impl HostConfig {
                 let on_right = on >= Duration::from_micros(1) && on < minute * 60;
                 ensure(on_right, "on", || "from 1us to an hour".to_owned())?;
                 ensure(off < minute * 60, "off", || "less than an hour".to_owned())
+            }
+            Scheduler::Generator { most, slice, spread, keep } => {
+                ensure(most <= 10_000, "most", || "at most 10000".to_owned())?;
+                ensure(!slice.is_zero() && slice < minute, "slice", || {
+                    "more than nothing and at most a minute, such as 3ms".to_owned()
+                })?;
+                ensure((0.0..1.0).contains(&spread), "spread", || {
+                    "at least 0 and below 1".to_owned()
+                })?;
+                let keep_right = keep >= Duration::from_micros(1) && keep < minute * 60;
+                ensure(keep_right, "keep", || "from 1us to an hour".to_owned())
             }
         }
     }
@@ -335,5 +360,9 @@ mod tests {
         let onoff = Scheduler::OnOff { on: Duration::ZERO, off };
         let config = HostConfig { scheduler: onoff, ..HostConfig::default() };
         assert_eq!(config.check().unwrap_err().field, "on");
+        let (slice, keep) = (Duration::from_millis(3), Duration::from_millis(9));
+        let generator = Scheduler::Generator { most: 7, slice, spread: 1.0, keep };
+        let config = HostConfig { scheduler: generator, ..HostConfig::default() };
+        assert_eq!(config.check().unwrap_err().field, "spread");
     }
 }

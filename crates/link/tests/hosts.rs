@@ -87,6 +87,9 @@ prop_compose! {
                 slice: Duration::from_micros(us), competitors }),
             (1..200u64, 0..200u64).prop_map(|(on, off)| Scheduler::OnOff {
                 on: Duration::from_micros(on), off: Duration::from_micros(off) }),
+            (0..4u32, 1..200u64, 1..200u64).prop_map(|(most, us, keep)| Scheduler::Generator {
+                most, slice: Duration::from_micros(us), spread: 0.3,
+                keep: Duration::from_micros(keep) }),
         ], seed: u64) -> HostConfig {
         HostConfig {
             buffer: ByteCount(buffer),

@@ -13,6 +13,9 @@ pub(super) struct Processor {
     /// The present or next such span.
     from: Time,
     to: Time,
+    /// Of the generator of processes: how many there are, and until when.
+    others: u64,
+    change: Time,
 }
 
 impl Processor {
@@ -29,8 +32,10 @@ impl Processor {
                 let from = Time::ZERO + exponential(&mut rng, off);
                 (from, from + exponential(&mut rng, on))
             }
+            Scheduler::Generator { .. } => (Time::ZERO, Time::ZERO),
         };
-        Self { scheduler, rng, from, to }
+        let (others, change) = (0, Time::ZERO);
+        Self { scheduler, rng, from, to, others, change }
     }
 
     /// The first instant from `at` on at which the process may run. Times never decrease.
@@ -69,6 +74,36 @@ impl Processor {
                 let on = exponential(&mut self.rng, on);
                 self.to = self.from + on.max(Duration::from_nanos(1));
             }
+            Scheduler::Generator { most, slice, spread, keep } => {
+                self.compete(most, slice, spread);
+                if self.others == 0 {
+                    // Until they come again it has the processor to itself.
+                    self.to = self.change;
+                } else {
+                    let keep = exponential(&mut self.rng, keep).max(Duration::from_nanos(1));
+                    self.to = self.from + keep;
+                }
+            }
+        }
+    }
+
+    /// Others run, if there are any, and then it is this process's turn: sets `from`.
+    fn compete(&mut self, most: u32, slice: Duration, spread: f64) {
+        self.from = self.to;
+        if self.from >= self.change {
+            self.others = match self.others {
+                0 => self.rng.below(u64::from(most) + 1),
+                _ => 0,
+            };
+            let seconds = match self.others {
+                0 => 20.0 * self.rng.unit(),
+                _ => 1.0 + 6.0 * self.rng.unit(),
+            };
+            self.change = self.from + Duration::from_secs_f64(seconds);
+        } else {
+            for _ in 0..=self.rng.below(self.others) {
+                self.from += slice.mul_f64(1.0 + spread * (2.0 * self.rng.unit() - 1.0));
+            }
         }
     }
 }
@@ -101,6 +136,26 @@ mod tests {
         let start = processor.next_turn(now);
         let done = processor.run(start, MS * 100);
         assert!(done.since(start) >= MS * 397 && done.since(start) <= MS * 400);
+    }
+
+    #[test]
+    fn generated_processes_come_and_go() {
+        let (most, slice, spread, keep) = (7, MS * 10, 0.2, MS * 40);
+        let scheduler = Scheduler::Generator { most, slice, spread, keep };
+        let mut processor = Processor::new(scheduler, Rng::new(4));
+        let (mut now, mut lost, mut longest) = (Time::ZERO, Duration::ZERO, Duration::ZERO);
+        let span = Duration::from_secs(3_000);
+        while now.since(Time::ZERO) < span {
+            let turn = processor.next_turn(now);
+            let wait = turn.since(now);
+            (lost, longest) = (lost + wait, longest.max(wait));
+            now = turn + MS;
+        }
+        assert!(longest <= MS * 84 && longest > MS * 60, "{longest}");
+        // They are there for 4 of 14 seconds, seven times of eight; then they take two turns and a
+        // half, of ten milliseconds, every forty and those.
+        let share = lost.as_secs_f64() / now.since(Time::ZERO).as_secs_f64();
+        assert!((0.05..0.16).contains(&share), "{share}");
     }
 
     #[test]

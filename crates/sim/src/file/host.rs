@@ -29,9 +29,10 @@ fn scheduler(field: &Field<'_>) -> Result<Scheduler, FileError> {
     }
     let fields = field.table("a scheduler")?;
     let kind = fields.need("kind", "\"slices\"")?;
-    let scheduler = match kind.choice(&[("alone", 0), ("slices", 1), ("on-off", 2)])? {
+    let scheduler = match kind.choice(&[("alone", 0), ("slices", 1), ("on-off", 2), ("generator", 3)])? {
         0 => Scheduler::Alone,
         1 => slices(&fields)?,
+        3 => generator(&fields)?,
         _ => Scheduler::OnOff {
             on: fields.need("on", "\"20ms\"")?.some_duration()?,
             off: fields.need("off", "\"5ms\"")?.some_duration()?,
@@ -45,5 +46,15 @@ fn slices(fields: &Fields<'_>) -> Result<Scheduler, FileError> {
     Ok(Scheduler::Slices {
         slice: fields.or("slice", Duration::from_millis(3), Field::some_duration)?,
         competitors: fields.need("competitors", "2")?.integer(0, 1_000)? as u32,
+    })
+}
+
+fn generator(fields: &Fields<'_>) -> Result<Scheduler, FileError> {
+    let slice = fields.or("slice", Duration::from_millis(3), Field::some_duration)?;
+    Ok(Scheduler::Generator {
+        most: fields.or("most", 7, |f| f.integer(0, 1_000))? as u32,
+        slice,
+        spread: fields.or("spread", 0.2, Field::probability)?,
+        keep: fields.or("keep", slice, Field::some_duration)?,
     })
 }
