@@ -32,7 +32,8 @@ pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
 pub(crate) use sim::{
-    SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimReproduceArgs, SimRunArgs,
+    SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimRegion, SimReproduceArgs, SimRunArgs,
+    SimSignaturesArgs,
 };
 pub(crate) use verify::VerifyArgs;
 

@@ -29,6 +29,7 @@ pub mod results;
 mod route;
 mod run;
 mod scheduler;
+pub mod signatures;
 pub mod spec;
 mod stats;
 pub mod sweep;

@@ -80,6 +80,43 @@ pub fn one(
         .map_err(|error| RunError::Sim { file: file.name().to_owned(), error })
 }
 
+/// Makes `count` things with `jobs` threads and tells them in order, until `told` says false.
+pub fn in_order_of<T: Send>(
+    count: u64,
+    jobs: usize,
+    make: &(impl Fn(u64) -> T + Sync),
+    told: &mut impl FnMut(T) -> bool,
+) {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(64);
+        for _ in 0..jobs.max(1) {
+            let (sender, next, stop) = (sender.clone(), &next, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= count || sender.send((i, make(i))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut due, mut waiting) = (0, BTreeMap::new());
+        'all: for (i, made) in receiver.iter() {
+            waiting.insert(i, made);
+            while let Some(made) = waiting.remove(&due) {
+                if !told(made) {
+                    break 'all;
+                }
+                due += 1;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        drop(receiver);
+    });
+}
+
 fn in_order(
     first: u64,
     results: impl Iterator<Item = (u64, Result<Outcome, RunError>)>,

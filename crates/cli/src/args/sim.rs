@@ -23,6 +23,8 @@ pub(crate) enum SimCommand {
     Reproduce(SimReproduceArgs),
     /// Measure how fast the simulator is.
     Bench(SimBenchArgs),
+    /// Make loss signatures whose cause is known.
+    Signatures(SimSignaturesArgs),
 }
 
 /// What `sim run` takes.
@@ -98,6 +100,47 @@ pub(crate) struct SimReproduceArgs {
     /// Runs at once; left out: one for each core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) jobs: Option<u32>,
+}
+
+/// What `sim signatures` takes.
+#[derive(Args, Debug)]
+pub(crate) struct SimSignaturesArgs {
+    /// List the models of loss instead.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The file: a line of JSON a window, compressed if it ends in .gz; left out: standard output.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: Option<PathBuf>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub(crate) seed: u64,
+    /// Models: names, `all`, `trained`, `unseen` (there for tests only), or a cause.
+    #[arg(long, value_name = "NAME,...", default_value = "all", value_delimiter = ',')]
+    pub(crate) families: Vec<String>,
+    /// Windows of each model.
+    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) per_family: u64,
+    /// Packets in a window.
+    #[arg(long, value_name = "N", default_value = "97656")]
+    #[arg(value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub(crate) packets: u32,
+    /// Which parameters are drawn: those to train on, or others.
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "train")]
+    pub(crate) region: SimRegion,
+    /// Windows at once; left out: one for each core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) jobs: Option<u32>,
+}
+
+/// Which parameters are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SimRegion {
+    /// Those to train on.
+    Train,
+    /// Those to test with.
+    Test,
 }
 
 /// What `sim bench` takes.

@@ -2,6 +2,7 @@
 
 mod run;
 mod sbatch;
+mod signatures;
 
 use packtrain_node::api::{FailureKind, NodeError};
 use packtrain_sim::reproduce::{self, Experiment, ExperimentError};
@@ -22,6 +23,7 @@ pub(super) fn run(args: SimArgs) -> Code {
         SimCommand::List(args) => (args.json, list(&args)),
         SimCommand::Reproduce(args) => (args.json, reproduce(&args)),
         SimCommand::Bench(args) => (args.json, bench(&args)),
+        SimCommand::Signatures(args) => (false, signatures::run(&args)),
     };
     result.unwrap_or_else(|exit| {
         let error = exit.into_error();

@@ -5,12 +5,13 @@ use packtrain_sim::bench::Bench;
 use packtrain_sim::file::ScenarioFile;
 use packtrain_sim::reproduce::{Experiment, Reproduced};
 use packtrain_sim::results::{FlowRow, RunRow};
+use packtrain_sim::signatures::Family;
 use packtrain_units::DataRate;
 use serde::Serialize;
 
 use super::{clean, json_line, line};
 use crate::args::SimReproduceArgs;
-use crate::exit::complain;
+use crate::exit::{complain, say};
 
 #[derive(Serialize)]
 struct Done<'a> {
@@ -207,4 +208,19 @@ pub(crate) fn benched(title: &str, bench: &Bench, json: bool) {
 /// The last line of the bench.
 pub(crate) fn bench_done(cases: &[Bench]) {
     json_line(&BenchDone { event: "done", ok: true, cases });
+}
+
+/// A model of loss.
+pub(crate) fn family(family: &Family) {
+    let split = if family.trains { "trained" } else { "unseen" };
+    line(&format!("{:15} {:8} {split:8} {}", family.name, family.cause, family.about));
+}
+
+/// How many signatures were made.
+pub(crate) fn generated(made: u64, missing: u64, packets: u32) {
+    let mut text = format!("{made} windows of {packets} packets");
+    if missing > 0 {
+        text += &format!("; {missing} were given up: no draw lost what was wanted");
+    }
+    say(&text);
 }

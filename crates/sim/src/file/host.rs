@@ -29,15 +29,16 @@ fn scheduler(field: &Field<'_>) -> Result<Scheduler, FileError> {
     }
     let fields = field.table("a scheduler")?;
     let kind = fields.need("kind", "\"slices\"")?;
-    let scheduler = match kind.choice(&[("alone", 0), ("slices", 1), ("on-off", 2), ("generator", 3)])? {
-        0 => Scheduler::Alone,
-        1 => slices(&fields)?,
-        3 => generator(&fields)?,
-        _ => Scheduler::OnOff {
-            on: fields.need("on", "\"20ms\"")?.some_duration()?,
-            off: fields.need("off", "\"5ms\"")?.some_duration()?,
-        },
-    };
+    let scheduler =
+        match kind.choice(&[("alone", 0), ("slices", 1), ("on-off", 2), ("generator", 3)])? {
+            0 => Scheduler::Alone,
+            1 => slices(&fields)?,
+            3 => generator(&fields)?,
+            _ => Scheduler::OnOff {
+                on: fields.need("on", "\"20ms\"")?.some_duration()?,
+                off: fields.need("off", "\"5ms\"")?.some_duration()?,
+            },
+        };
     fields.done()?;
     Ok(scheduler)
 }

@@ -1,0 +1,203 @@
+//! A flow's packets over a bottleneck that it shares, to a host that reads them when it can.
+
+use packtrain_link::{
+    DropCause, Element, Host, HostConfig, Link, LinkConfig, Observer, Pace, Segments,
+};
+use packtrain_units::{Rng, Time};
+
+use super::source::{Sending, Source};
+
+/// What is played.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    /// Bytes of our packets, and how they are sent.
+    pub(super) ours: (u32, Sending),
+    /// Those that share the bottleneck.
+    pub(super) others: Vec<(u32, Sending)>,
+    pub(super) link: LinkConfig,
+    pub(super) host: HostConfig,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Received,
+    Network,
+    Host,
+    Link,
+}
+
+/// What was found: of each packet of the window, in order, its fate and delays.
+#[derive(Debug)]
+pub(super) struct Played {
+    pub(super) fates: Vec<Fate>,
+    /// One-way delays in nanoseconds, to the host and to the process; of lost packets zero.
+    pub(super) arrival: Vec<u64>,
+    pub(super) read: Vec<u64>,
+}
+
+/// Number of our flow among the sources.
+const OURS: u32 = 0;
+
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
+    source: u32,
+    first: u64,
+    count: u32,
+    size: u32,
+}
+
+impl Segments for Parcel {
+    fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn size(&self, _: u32) -> u32 {
+        self.size
+    }
+
+    fn split_off(&mut self, at: u32) -> Self {
+        let rest = Self { first: self.first + u64::from(at), count: self.count - at, ..*self };
+        self.count = at;
+        rest
+    }
+
+    fn duplicate(&self) -> Self {
+        *self
+    }
+}
+
+/// Takes down who died of what.
+#[derive(Debug)]
+struct Watch {
+    fates: Vec<Fate>,
+    /// Sources that lost packets, and when.
+    told: Vec<(u32, Time)>,
+}
+
+impl Observer<Parcel> for Watch {
+    fn dropped(&mut self, at: Pace, parcel: Parcel, cause: DropCause) {
+        if parcel.source != OURS {
+            return self.told.push((parcel.source, at.first));
+        }
+        let fate = match cause {
+            DropCause::Host => Fate::Host,
+            DropCause::Random => Fate::Link,
+            _ => Fate::Network,
+        };
+        if fate == Fate::Network {
+            self.told.push((OURS, at.first));
+        }
+        for i in parcel.first..parcel.first + u64::from(parcel.count) {
+            if let Some(place) = self.fates.get_mut(i as usize) {
+                *place = fate;
+            }
+        }
+    }
+}
+
+/// One run.
+struct Run {
+    sources: Vec<Source>,
+    sent: Vec<u64>,
+    link: Link<Parcel>,
+    host: Host<Parcel>,
+    watch: Watch,
+    arrival: Vec<u64>,
+    read: Vec<u64>,
+    total: usize,
+}
+
+/// Plays until `warm` and then `window` packets of ours have gone; the window's are told.
+pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> Played {
+    let total = warm + window;
+    let mut of = |(size, sending): &(u32, Sending)| Source::new(sending, *size, rng.fork());
+    let mut sources = vec![of(&setup.ours)];
+    sources.extend(setup.others.iter().map(of));
+    let mut run = Run {
+        sources,
+        sent: Vec::with_capacity(total),
+        link: Link::new(LinkConfig { seed: rng.next_u64(), ..setup.link.clone() }),
+        host: Host::new(&HostConfig { seed: rng.next_u64(), ..setup.host.clone() }),
+        watch: Watch { fates: vec![Fate::Received; total], told: Vec::new() },
+        arrival: vec![0; total],
+        read: vec![0; total],
+        total,
+    };
+    while run.sent.len() < total && run.step() {}
+    run.finish();
+    Played {
+        fates: run.watch.fates.split_off(warm),
+        arrival: run.arrival.split_off(warm),
+        read: run.read.split_off(warm),
+    }
+}
+
+impl Run {
+    /// The next packets of whoever sends next; false where nobody will.
+    fn step(&mut self) -> bool {
+        let (mut next, mut due, mut horizon) = (0, Time::MAX, Time::MAX);
+        for (i, source) in self.sources.iter().enumerate() {
+            let at = source.due();
+            if at < due {
+                (next, horizon, due) = (i, due, at);
+            } else if at < horizon {
+                horizon = at;
+            }
+        }
+        let most = if next == 0 { self.total - self.sent.len() } else { usize::MAX };
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let source = &mut self.sources[next];
+        let Some((pace, count)) = source.take(horizon, most) else { return false };
+        let first = self.sent.len() as u64;
+        let parcel = Parcel { source: next as u32, first, count, size: source.size };
+        if next == 0 {
+            self.sent.extend((0..count).map(|i| pace.time(i).as_nanos()));
+        }
+        // A queue that decides at its head is asked at the time, then for all that is decided.
+        self.pass_on(pace.first);
+        self.link.offer(pace, parcel, &mut self.watch);
+        self.pass_on(Time::MAX);
+        while let Some((source, at)) = self.watch.told.pop() {
+            self.sources[source as usize].lost(at);
+        }
+        true
+    }
+
+    /// What left the link arrives at the host.
+    fn pass_on(&mut self, until: Time) {
+        while let Some((pace, parcel)) = self.link.poll_departure(until, &mut self.watch) {
+            if parcel.source != OURS {
+                continue;
+            }
+            for i in 0..parcel.count {
+                let number = (parcel.first + u64::from(i)) as usize;
+                self.arrival[number] = pace.time(i).as_nanos() - self.sent[number];
+            }
+            self.host.arrive(pace, parcel, &mut self.watch);
+            self.take_read(Time::MAX);
+        }
+    }
+
+    fn take_read(&mut self, until: Time) {
+        while let Some(batch) = self.host.poll_read(until, &mut self.watch) {
+            for (_, parcel) in batch.packets {
+                for number in parcel.first..parcel.first + u64::from(parcel.count) {
+                    let number = number as usize;
+                    self.read[number] = batch.read.as_nanos() - self.sent[number];
+                }
+            }
+        }
+    }
+
+    /// What is still on its way arrives.
+    fn finish(&mut self) {
+        while let Some(due) = self.link.poll_timeout() {
+            self.pass_on(due);
+            self.pass_on(Time::MAX);
+        }
+        while let Some(due) = self.host.poll_timeout() {
+            self.take_read(due);
+        }
+    }
+}

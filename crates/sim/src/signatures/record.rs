@@ -1,0 +1,162 @@
+//! What is written down of a window: one line of JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::play::{Fate, Played};
+
+/// A window and what is known of it. The format is told in `data/loss-causes/README.md`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The model.
+    pub family: String,
+    /// `network`, `cpu`, `link`, or `hybrid`: host and network both, the smaller at least 5 % of
+    /// the losses.
+    pub cause: String,
+    /// `train` or `test`.
+    pub split: String,
+    /// Seed of the draw.
+    pub seed: u64,
+    /// Number of the window within the draw.
+    pub window: u64,
+    /// Packets in the window.
+    pub packets: u64,
+    /// Lengths of runs, received and lost in turn, a received one first (it may be zero).
+    pub runs: Vec<u64>,
+    /// How many were lost by which cause: the truth.
+    pub lost: Lost,
+    /// What the host counted as dropped at its socket; none where nobody counted.
+    pub host_drops: Option<u64>,
+    /// Delays around the losses, where known.
+    pub delay: Option<Delay>,
+    /// At which rate the sender sent, in bits a second.
+    pub rate_bps: u64,
+    /// Bytes of a packet from the network header on.
+    pub packet_bytes: u64,
+    /// Parameters of the model.
+    pub meta: BTreeMap<String, Value>,
+}
+
+/// Losses by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// In a queue.
+    pub network: u64,
+    /// At the receiving host's socket.
+    pub host: u64,
+    /// On the wire.
+    pub link: u64,
+}
+
+impl Lost {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.network + self.host + self.link
+    }
+
+    /// What to call it.
+    pub fn cause(&self) -> &'static str {
+        let (network, all) = (self.network + self.link, self.all());
+        if self.host.min(network) * 20 >= all && self.host.min(network) > 0 {
+            "hybrid"
+        } else if self.host > network {
+            "cpu"
+        } else if self.link > self.network {
+            "link"
+        } else {
+            "network"
+        }
+    }
+}
+
+/// Delays as two clocks see them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// When packets came to the host (a timestamp of the kernel).
+    pub arrival: Rise,
+    /// When the process read them.
+    pub read: Rise,
+}
+
+/// By how many microseconds one-way delays were above the least of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rise {
+    /// Median of the last packet received before each run of losses.
+    pub before: f64,
+    /// Median of the first after each.
+    pub after: f64,
+    /// Median of all packets received.
+    pub typical: f64,
+    /// The most.
+    pub most: f64,
+}
+
+/// Run lengths, received and lost in turn.
+pub fn runs(received: impl Iterator<Item = bool>) -> Vec<u64> {
+    let (mut runs, mut now) = (vec![0], true);
+    for got in received {
+        if got != now {
+            runs.push(0);
+            now = got;
+        }
+        if let Some(last) = runs.last_mut() {
+            *last += 1;
+        }
+    }
+    runs
+}
+
+impl Played {
+    pub(super) fn lost(&self) -> Lost {
+        let count = |fate| self.fates.iter().filter(|f| **f == fate).count() as u64;
+        let (network, host) = (count(Fate::Network), count(Fate::Host));
+        Lost { network, host, link: count(Fate::Link) }
+    }
+
+    pub(super) fn runs(&self) -> Vec<u64> {
+        runs(self.fates.iter().map(|fate| *fate == Fate::Received))
+    }
+
+    pub(super) fn delay(&self) -> Delay {
+        let received: Vec<bool> = self.fates.iter().map(|f| *f == Fate::Received).collect();
+        Delay { arrival: rise(&received, &self.arrival), read: rise(&received, &self.read) }
+    }
+}
+
+/// Rises of delays, given in nanoseconds, around the losses.
+pub fn rise(received: &[bool], delays: &[u64]) -> Rise {
+    let got = |i: &usize| received[*i];
+    let least = (0..received.len()).filter(got).map(|i| delays[i]).min().unwrap_or(0);
+    let above = |i: usize| delays[i] - least;
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for i in 1..received.len() {
+        match (received[i - 1], received[i]) {
+            (true, false) => before.push(above(i - 1)),
+            (false, true) => after.push(above(i)),
+            _ => {}
+        }
+    }
+    let mut all: Vec<u64> = (0..received.len()).filter(got).map(above).collect();
+    let most = all.iter().max().copied().unwrap_or(0);
+    Rise {
+        before: median(&mut before),
+        after: median(&mut after),
+        typical: median(&mut all),
+        most: micros(most),
+    }
+}
+
+fn median(of: &mut [u64]) -> f64 {
+    if of.is_empty() {
+        return 0.0;
+    }
+    let middle = of.len() / 2;
+    micros(*of.select_nth_unstable(middle).1)
+}
+
+/// Tenths of a microsecond are enough.
+fn micros(ns: u64) -> f64 {
+    (ns / 100) as f64 / 10.0
+}

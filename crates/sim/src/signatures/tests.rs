@@ -1,0 +1,59 @@
+use super::*;
+
+const WINDOW: usize = 8_000;
+
+#[test]
+fn every_family_makes_windows_of_its_cause() {
+    for family in FAMILIES {
+        for region in [Region::Train, Region::Test] {
+            let found = (0..6).filter_map(|n| generate(family, region, 5, n, WINDOW)).next();
+            let record = found.unwrap_or_else(|| panic!("{} made none", family.name));
+            assert_eq!(record.cause, family.cause);
+            assert_eq!(record.runs.iter().sum::<u64>(), WINDOW as u64, "{}", family.name);
+            let lost: u64 = record.runs.iter().skip(1).step_by(2).sum();
+            assert_eq!(lost, record.lost.all(), "{}", family.name);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_window_and_another_one_another() {
+    let family = find("net-poisson").unwrap();
+    let of = |seed| generate(family, Region::Train, seed, 3, WINDOW);
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn a_flow_too_fast_for_its_bottleneck_loses_at_even_distances() {
+    let family = find("net-self").unwrap();
+    let even = (0..40)
+        .filter_map(|n| generate(family, Region::Train, 9, n, WINDOW))
+        .find(|r| r.meta["jitter"] == 0.0 && r.meta["quantum"] == 1 && r.meta["beside"] == 0.0);
+    let record = even.expect("one of forty has neither jitter nor trains nor others");
+    let lost: Vec<u64> = record.runs[1..].iter().copied().step_by(2).collect();
+    assert!(lost.iter().all(|n| *n == 1), "{lost:?}");
+    let between = &record.runs[2..record.runs.len() - 1];
+    let (least, most) =
+        between.iter().step_by(2).fold((u64::MAX, 0), |(a, b), n| (a.min(*n), b.max(*n)));
+    assert!(most - least <= 1 + most / 50, "{least} {most}");
+}
+
+#[test]
+fn runs_tell_the_window() {
+    let told = runs([true, true, false, true, false, false].into_iter());
+    assert_eq!(told, [2, 1, 1, 2]);
+    assert_eq!(runs([false, true].into_iter()), [0, 1, 1]);
+}
+
+#[test]
+fn delays_rise_before_losses_of_a_queue_and_not_before_those_of_a_host() {
+    let of = |name| {
+        let family = find(name).unwrap();
+        (0..5).filter_map(|n| generate(family, Region::Train, 2, n, WINDOW)).next().unwrap()
+    };
+    let network = of("net-bursts").delay.unwrap().arrival;
+    assert!(network.before > 0.5 * network.most, "{network:?}");
+    let policer = of("net-policer").delay.unwrap();
+    assert_eq!(policer.arrival, Rise::default());
+}
