@@ -82,9 +82,38 @@ pub(crate) struct Cell {
     pub(crate) how: How,
 }
 
+/// What somebody who looks for a rare failure asks for, by the environment: only connections
+/// whose names contain a text, each so many times.
+pub(crate) struct Hunt {
+    only: String,
+    times: usize,
+}
+
+impl Hunt {
+    pub(crate) fn wanted() -> Option<Self> {
+        let only = std::env::var("PACKTRAIN_INTEROP_ONLY").ok()?;
+        let times = std::env::var("PACKTRAIN_INTEROP_TIMES").map_or(Ok(1), |text| text.parse());
+        Some(Self { only, times: times.expect("a number of times") })
+    }
+
+    /// Percent of the packets that the lossy path loses.
+    pub(crate) fn loss() -> f64 {
+        let loss = std::env::var("PACKTRAIN_INTEROP_LOSS").map_or(Ok(1.0), |text| text.parse());
+        loss.expect("a percentage")
+    }
+}
+
 impl Cell {
+    /// Those of one path that are to be tried.
+    pub(crate) fn chosen(road: Road) -> Vec<Self> {
+        let all = Self::all(road);
+        let Some(hunt) = Hunt::wanted() else { return all.collect() };
+        let found = all.filter(|cell| cell.name().contains(&hunt.only));
+        found.flat_map(|cell| std::iter::repeat_n(cell, hunt.times)).collect()
+    }
+
     /// All of one path, row by row of the table.
-    pub(crate) fn all(road: Road) -> impl Iterator<Item = Self> {
+    fn all(road: Road) -> impl Iterator<Item = Self> {
         let windows = match road {
             Road::Clean | Road::Lossy => &[Windows::Stock, Windows::Small, Windows::Large][..],
             Road::Reordering => &[Windows::Stock, Windows::Small][..],

@@ -6,6 +6,10 @@
 //! it is told, the near host's runs, and our end of each connection. The stock library's end is
 //! `stock.cpp`, built here. What this machine does not allow is skipped, loudly, or fails with
 //! `PACKTRAIN_TEST_STRICT=1`.
+//!
+//! For rare failures: with `PACKTRAIN_INTEROP_ONLY` only the connections whose names contain that
+//! text are tried, each `PACKTRAIN_INTEROP_TIMES` times, with `PACKTRAIN_INTEROP_LOSS` percent of
+//! loss in place of 1; the table is left alone then.
 #![allow(clippy::print_stdout, reason = "it has no harness to print for it")]
 
 mod agent;
@@ -20,7 +24,7 @@ use packtrain_emu::{EmuError, Plan, Topology, child, supervise};
 use packtrain_link::{LinkConfig, LossConfig, ReorderConfig};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use cells::{Cell, Road};
+use cells::{Cell, Hunt, Road};
 
 fn main() {
     let role = std::env::args().nth(1).unwrap_or_default();
@@ -47,7 +51,8 @@ fn tests() {
         return skip(&why);
     }
     let mut results = Vec::new();
-    for road in Road::ALL {
+    let roads = Road::ALL.into_iter().filter(|road| !Cell::chosen(*road).is_empty());
+    for road in roads {
         match travel(road, dir.path()) {
             Ok(found) => results.extend(found),
             Err(error @ EmuError::Forbidden(_)) => return skip(&error.to_string()),
@@ -59,9 +64,11 @@ fn tests() {
             println!("{}: {why}", cell.name());
         }
     }
-    table::check(&results);
+    if Hunt::wanted().is_none() {
+        table::check(&results);
+    }
     let failed = results.iter().filter(|(_, result)| result.is_err()).count();
-    assert_eq!(failed, 0, "connections failed, see above");
+    assert_eq!(failed, 0, "of {} connections that many failed, see above", results.len());
     println!("test {} connections with the stock library ... ok", results.len());
 }
 
@@ -91,7 +98,7 @@ fn travel(road: Road, dir: &Path) -> Result<Vec<Tried>, EmuError> {
     assert_eq!(ended.code, 0, "the near host of {}", road.name());
     let results = dir.join(format!("{}.results", road.name()));
     let text = std::fs::read_to_string(results).expect("results");
-    let cells: Vec<Cell> = Cell::all(road).collect();
+    let cells = Cell::chosen(road);
     assert_eq!(text.lines().count(), cells.len(), "each connection has a line");
     let verdict = |line: &str| if line == "pass" { Ok(()) } else { Err(line.to_owned()) };
     Ok(cells.into_iter().zip(text.lines().map(verdict)).collect())
@@ -129,7 +136,7 @@ fn link(road: Road, seed: u64) -> LinkConfig {
     link.seed = seed;
     match road {
         Road::Clean => {}
-        Road::Lossy => link.loss = LossConfig::Independent(0.01),
+        Road::Lossy => link.loss = LossConfig::Independent(Hunt::loss() / 100.0),
         Road::Reordering => {
             let extra = Duration::from_millis(2);
             link.reorder = Some(ReorderConfig { probability: 0.02, extra });
