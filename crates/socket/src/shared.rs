@@ -173,7 +173,8 @@ impl State {
 
     /// Nothing is left to do and nobody left to do it for.
     pub(crate) fn is_over(&self) -> bool {
-        self.handles == 0 && self.ends.is_empty()
+        // What nobody accepted is still being told that nobody will.
+        self.handles == 0 && self.ends.is_empty() && self.endpoint.ids().next().is_none()
     }
 
     /// Everybody is told that there is no network thread any more.

@@ -51,6 +51,12 @@ enum Stage {
         until: Time,
         heard: u64,
     },
+    /// The peer is being told of the end, so many times already; again at `next`.
+    Parting {
+        reason: EndReason,
+        told: usize,
+        next: Time,
+    },
     Ended,
 }
 
@@ -66,8 +72,8 @@ pub struct Connection {
     answer: Option<Handshake>,
     last_answer: Option<Handshake>,
     reason: Option<EndReason>,
-    /// Shutdowns that are still to be told.
-    farewells: u8,
+    /// One more shutdown is to be told: an answer to the peer's, or to who did not hear ours.
+    farewell: bool,
     news: News,
     /// The owner knows that there is something to read.
     told_readable: bool,
@@ -90,7 +96,7 @@ impl Connection {
             answer: None,
             last_answer: None,
             reason: None,
-            farewells: 0,
+            farewell: false,
             news: News::default(),
             told_readable: false,
             wants_room: false,
@@ -138,7 +144,7 @@ impl Connection {
         match self.stage {
             Stage::Calling(_) => Status::Connecting,
             Stage::Open => Status::Open,
-            Stage::Closing { .. } => Status::Closing,
+            Stage::Closing { .. } | Stage::Parting { .. } => Status::Closing,
             Stage::Ended => Status::Ended,
         }
     }
@@ -341,7 +347,7 @@ impl Connection {
 
     /// Whether the peer is still to be told of the end.
     pub(super) fn owes_farewell(&self) -> bool {
-        self.farewells > 0
+        self.farewell
     }
 
     /// Whether a datagram from `from` may be this connection's.
@@ -358,7 +364,7 @@ impl Connection {
     pub(super) fn on_handshake(&mut self, now: Time, peer: &Handshake) {
         let outcome = match &mut self.stage {
             Stage::Calling(caller) => caller.handle(now, &self.options, peer),
-            Stage::Ended => return,
+            Stage::Parting { .. } | Stage::Ended => return,
             // What it asks was answered; the answer was lost, or is under way.
             _ => {
                 let repeat = matches!(peer.request, Request::Conclusion | Request::Rendezvous);
@@ -382,13 +388,20 @@ impl Connection {
         }
     }
 
+    /// It ends here, and the peer is told if it knows of the connection.
+    fn part(&mut self, now: Time, reason: EndReason) {
+        match self.stage {
+            Stage::Parting { .. } | Stage::Ended => {}
+            _ if self.link.is_none() => self.end(reason),
+            _ => self.stage = Stage::Parting { reason, told: 0, next: now },
+        }
+    }
+
     /// It is over.
     fn end(&mut self, reason: EndReason) {
         if matches!(self.stage, Stage::Ended) {
             return;
         }
-        let ours = matches!(reason, EndReason::Closed | EndReason::Unfinished);
-        self.farewells = u8::from(self.link.is_some() && ours);
         self.stage = Stage::Ended;
         self.reason = Some(reason);
         self.news.ended = true;
@@ -407,11 +420,8 @@ impl Connection {
         if let Some(handshake) = self.answer.take() {
             return Control::Handshake(handshake).write(peer_id, out);
         }
-        if self.farewells > 0 {
-            self.farewells -= 1;
-            return Control::Shutdown.write(peer_id, out);
-        }
-        None
+        let owed = std::mem::take(&mut self.farewell) || self.repeats_farewell(now);
+        if owed { Control::Shutdown.write(peer_id, out) } else { None }
     }
 }
 

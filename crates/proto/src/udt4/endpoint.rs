@@ -201,7 +201,7 @@ impl Endpoint {
 
     /// Closes a connection without waiting for what is not acknowledged.
     pub fn abort(&mut self, now: Time, id: SocketId) {
-        self.finish(now, id, |connection, _| connection.abort());
+        self.finish(now, id, Connection::abort);
     }
 
     fn finish(&mut self, now: Time, id: SocketId, close: fn(&mut Connection, Time)) {
@@ -264,6 +264,9 @@ impl Endpoint {
         let id = packet.destination();
         let control = Control::parse(packet);
         // A farewell needs no answer: two ends that are both gone would call for ever.
+        if control == Ok(Control::Shutdown) && self.tombs.knows(id, from) {
+            return;
+        }
         if control != Ok(Control::Shutdown)
             && let Some(peer_id) = self.tombs.knock(now, id, from)
         {

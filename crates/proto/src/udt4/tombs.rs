@@ -43,6 +43,11 @@ impl Tombs {
         self.tombs.contains_key(&id)
     }
 
+    /// Whether this was a connection with `from`.
+    pub(super) fn knows(&self, id: u32, from: SocketAddr) -> bool {
+        self.tombs.get(&id).is_some_and(|tomb| tomb.peer == from)
+    }
+
     /// A datagram came for a connection that is gone: whether to say so, and to which socket.
     pub(super) fn knock(&mut self, now: Time, id: u32, from: SocketAddr) -> Option<u32> {
         let tomb = self.tombs.get_mut(&id).filter(|tomb| tomb.peer == from)?;
@@ -64,6 +69,7 @@ mod tests {
         let peer = SocketAddr::from(([192, 0, 2, 1], 9));
         tombs.bury(now, 5, peer, 77);
         let later = now + limits::HANDSHAKE_RETRY;
+        assert!(tombs.knows(5, peer) && !tombs.knows(6, peer));
         assert_eq!(tombs.knock(now, 5, peer), None);
         assert_eq!(tombs.knock(later, 5, SocketAddr::from(([192, 0, 2, 1], 8))), None);
         assert_eq!(tombs.knock(later, 5, peer), Some(77));

@@ -2,11 +2,14 @@
 //! - handshake: every 250 ms while calling, until the connect timeout;
 //! - keepalive: when nothing was sent for 500 ms;
 //! - silence: 10 s without a word from the peer, after at least 16 datagrams to it, is the end;
-//! - linger: how long a closed connection goes on delivering.
+//! - linger: how long a closed connection goes on delivering;
+//! - farewell: its shutdown is said four times within 70 ms, or until the peer says one: nobody
+//!   acknowledges a shutdown, and a stock receiver that missed it waits for three quarters of a
+//!   minute.
 //!
 //! Those of the feedback (ACK, NAK, EXP) are its own.
 
-use packtrain_units::Time;
+use packtrain_units::{Duration, Time};
 
 use super::arrive::Said;
 use super::leave::Written;
@@ -15,6 +18,11 @@ use super::{Connection, Stage};
 use crate::udt4::error::EndReason;
 use crate::udt4::options::limits;
 use crate::udt4::wire::{Control, Packet};
+
+/// The pauses behind each farewell but the last. One in a hundred of single ones is lost where
+/// one packet in a hundred is; the pauses are to outlast a burst of losses.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
 impl Connection {
     /// Closes it: nothing more is taken, and what was is delivered within the linger time.
@@ -26,15 +34,15 @@ impl Connection {
                 self.stage = Stage::Closing { until: now + self.options.linger, heard };
                 self.tick_life(now);
             }
-            Stage::Closing { .. } | Stage::Ended => {}
+            Stage::Closing { .. } | Stage::Parting { .. } | Stage::Ended => {}
         }
         self.discarded = true;
     }
 
     /// Closes it without waiting.
-    pub(in crate::udt4) fn abort(&mut self) {
+    pub(in crate::udt4) fn abort(&mut self, now: Time) {
         let drained = self.link.as_ref().is_none_or(|link| link.is_drained());
-        self.end(if drained { EndReason::Closed } else { EndReason::Unfinished });
+        self.part(now, if drained { EndReason::Closed } else { EndReason::Unfinished });
         self.discarded = true;
     }
 
@@ -42,13 +50,21 @@ impl Connection {
     #[inline]
     pub(in crate::udt4) fn on_packet(&mut self, now: Time, packet: &Packet<&[u8]>) {
         let Some(link) = &mut self.link else { return };
-        if matches!(self.stage, Stage::Ended) {
-            // It does not know yet.
-            let ours = matches!(self.reason, Some(EndReason::Closed | EndReason::Unfinished));
-            if ours && now >= link.last_sent + limits::HANDSHAKE_RETRY {
-                self.farewells = 1;
+        match &self.stage {
+            Stage::Parting { reason, .. } => {
+                if Control::parse(packet) == Ok(Control::Shutdown) {
+                    let reason = reason.clone();
+                    self.end(reason);
+                }
+                return;
             }
-            return;
+            Stage::Ended => {
+                // It does not know yet.
+                let ours = matches!(self.reason, Some(EndReason::Closed | EndReason::Unfinished));
+                self.farewell |= ours && now >= link.last_sent + limits::HANDSHAKE_RETRY;
+                return;
+            }
+            _ => {}
         }
         link.last_heard = now;
         link.calls = 0;
@@ -67,7 +83,9 @@ impl Connection {
                     _ => EndReason::ByPeer,
                 };
                 self.end(reason);
-                self.farewells = 0;
+                // It need not say so again. This is never answered: neither who says farewell
+                // nor who has ended does that.
+                self.farewell = true;
             }
             Said::Error(code) => self.end(EndReason::PeerError(code)),
         }
@@ -76,7 +94,7 @@ impl Connection {
     /// All datagrams of a batch that came at `at` were given to it.
     pub(in crate::udt4) fn finish_batch(&mut self, now: Time, at: Time) {
         if let Some(link) = &mut self.link
-            && !matches!(self.stage, Stage::Ended)
+            && matches!(self.stage, Stage::Open | Stage::Closing { .. })
         {
             link.finish_batch(now, at);
         }
@@ -130,7 +148,7 @@ impl Connection {
     /// Runs the timers that are due.
     pub(in crate::udt4) fn handle_timeout(&mut self, now: Time) {
         if let Some(link) = &mut self.link
-            && !matches!(self.stage, Stage::Ended)
+            && matches!(self.stage, Stage::Open | Stage::Closing { .. })
             && link.poll_timeout().is_some_and(|at| at <= now)
         {
             link.handle_timeout(now);
@@ -140,15 +158,17 @@ impl Connection {
     }
 
     fn tick_life(&mut self, now: Time) {
-        let (link, finished) = (self.link.as_ref(), self.is_finished());
+        let (link, finished) = (self.link.as_deref(), self.is_finished());
         let end = match &self.stage {
             Stage::Calling(caller) => caller.expired(now).map(EndReason::NotMade),
-            Stage::Ended => None,
-            Stage::Closing { .. } if finished => Some(EndReason::Closed),
-            Stage::Closing { until, .. } if now >= *until => Some(match link {
-                Some(link) if !link.is_drained() => EndReason::Unfinished,
-                _ => EndReason::Closed,
-            }),
+            Stage::Parting { reason, told, .. } if *told > PAUSES.len() => Some(reason.clone()),
+            Stage::Parting { .. } | Stage::Ended => None,
+            Stage::Closing { .. } if finished => return self.part(now, EndReason::Closed),
+            Stage::Closing { until, .. } if now >= *until => {
+                let drained = link.is_none_or(Link::is_drained);
+                let reason = if drained { EndReason::Closed } else { EndReason::Unfinished };
+                return self.part(now, reason);
+            }
             Stage::Open | Stage::Closing { .. } => link
                 .filter(|link| now >= link.last_heard + limits::SILENCE)
                 .filter(|link| link.calls >= limits::SILENT_CALLS)
@@ -157,6 +177,17 @@ impl Connection {
         if let Some(reason) = end {
             self.end(reason);
         }
+    }
+
+    /// Whether the next of the farewells is due; it counts as said.
+    pub(super) fn repeats_farewell(&mut self, now: Time) -> bool {
+        let Stage::Parting { told, next, .. } = &mut self.stage else { return false };
+        if now < *next || *told > PAUSES.len() {
+            return false;
+        }
+        *next = now + PAUSES.get(*told).copied().unwrap_or(Duration::ZERO);
+        *told += 1;
+        true
     }
 
     /// Whether a closed connection has nothing left to say or to hear.
@@ -171,6 +202,7 @@ impl Connection {
         let own = match &self.stage {
             Stage::Calling(caller) => return Some(caller.poll_timeout()),
             Stage::Ended => return None,
+            Stage::Parting { next, .. } => return Some(*next),
             Stage::Closing { .. } if self.is_finished() => return Some(Time::ZERO),
             Stage::Closing { until, .. } => Some(*until),
             Stage::Open => None,

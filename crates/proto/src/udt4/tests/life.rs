@@ -22,8 +22,8 @@ fn what_was_given_is_delivered_before_the_end() {
     let now = pair.now;
     pair.ends[0].close(now, client);
     assert_eq!(pair.at(0, client).send(&[1]), Err(SocketError::Closing));
-    let done = pair.run(LONG, |pair| ended(pair, 1, server).is_some());
-    assert!(done);
+    let ends = |p: &mut Pair| ended(p, 0, client).is_some() && ended(p, 1, server).is_some();
+    assert!(pair.run(LONG, ends));
     assert_eq!(ended(&pair, 0, client), Some(EndReason::Closed));
     assert_eq!(ended(&pair, 1, server), Some(EndReason::ByPeer));
     assert!(pair.ends[0].get(client).is_none(), "gone with its event");
@@ -49,7 +49,8 @@ fn lingering_has_an_end() {
     pair.ends[0].close(start, client);
     assert!(pair.run(LONG, |pair| ended(pair, 0, client).is_some()));
     assert_eq!(ended(&pair, 0, client), Some(EndReason::Unfinished));
-    assert_eq!(pair.now.since(start), Duration::from_secs(2));
+    let farewells = Duration::from_millis(70);
+    assert_eq!(pair.now.since(start), Duration::from_secs(2) + farewells);
 }
 
 #[test]
@@ -89,6 +90,46 @@ fn a_lost_farewell_is_said_again() {
     pair.deaf = [false, false];
     assert!(pair.run(Duration::from_secs(2), |pair| ended(pair, 1, server).is_some()));
     assert_eq!(ended(&pair, 1, server), Some(EndReason::ByPeer));
+}
+
+/// Sends a little over a path that loses packets, closes, and is gone as soon as the close is
+/// over; whether the other end was told.
+fn tells_and_goes(loss: f64, seed: u64) -> bool {
+    let net = Net { loss, ..Net::clean() };
+    let (mut pair, client, server) = Pair::connected(net, seed, &Options::default());
+    pair.at(0, client).send(&vec![1; 20_000]).unwrap();
+    let now = pair.now;
+    pair.ends[0].close(now, client);
+    assert!(pair.run(LONG, |pair| ended(pair, 0, client).is_some()));
+    assert_eq!(ended(&pair, 0, client), Some(EndReason::Closed), "seed {seed}");
+    pair.gone[0] = true;
+    pair.run(Duration::from_secs(1), |pair| ended(pair, 1, server).is_some());
+    ended(&pair, 1, server) == Some(EndReason::ByPeer)
+}
+
+#[test]
+fn a_process_that_ends_after_its_close_has_told_the_peer() {
+    for (loss, seeds, most) in [(0.01, 2000, 0), (0.05, 2000, 1), (0.2, 300, 3)] {
+        let untold = (0..seeds).filter(|seed| !tells_and_goes(loss, *seed)).count();
+        assert!(untold <= most, "{untold} of {seeds} peers were not told at a loss of {loss}");
+    }
+}
+
+#[test]
+fn a_peer_that_says_farewell_too_ends_the_farewells() {
+    let (mut pair, client, server) = Pair::connected(Net::clean(), 11, &Options::default());
+    pair.run(Duration::from_secs(1), |_| false);
+    let (start, delay) = (pair.now, pair.net.delay);
+    pair.ends[0].close(start, client);
+    assert!(pair.run(LONG, |pair| ended(pair, 0, client).is_some()));
+    let took = pair.now.since(start);
+    assert!(took < delay * 2 + Duration::from_millis(1), "a round trip, not all pauses: {took}");
+    assert_eq!(ended(&pair, 1, server), Some(EndReason::ByPeer));
+    let now = pair.now;
+    pair.ends[1].close(now, server);
+    pair.run(Duration::from_secs(1), |_| false);
+    assert_eq!((pair.ends[0].bad_datagrams(), pair.ends[1].bad_datagrams()), (0, 0));
+    assert_eq!(pair.flying(), 0);
 }
 
 #[test]

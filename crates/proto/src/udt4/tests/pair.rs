@@ -52,6 +52,8 @@ pub(super) struct Pair {
     pub(super) rng: Rng,
     /// Nothing arrives at this end.
     pub(super) deaf: [bool; 2],
+    /// The process at this end is gone, and its socket with it.
+    pub(super) gone: [bool; 2],
     free: [Time; 2],
     flights: BinaryHeap<Flight>,
     sent: u64,
@@ -69,6 +71,7 @@ impl Pair {
             net,
             rng: Rng::new(seed),
             deaf: [false; 2],
+            gone: [false; 2],
             free: [Time::ZERO; 2],
             flights: BinaryHeap::new(),
             sent: 0,
@@ -103,7 +106,8 @@ impl Pair {
                 return true;
             }
             self.flush();
-            let timers = self.ends.iter().filter_map(Endpoint::poll_timeout).min();
+            let alive = (0..2).filter(|end| !self.gone[*end]);
+            let timers = alive.filter_map(|end| self.ends[end].poll_timeout()).min();
             let arrival = self.flights.peek().map(|Reverse((at, ..))| *at);
             let Some(next) = timers.into_iter().chain(arrival).min() else { return done(self) };
             if next > end {
@@ -112,8 +116,8 @@ impl Pair {
             }
             self.now = self.now.max(next);
             self.deliver();
-            for end in &mut self.ends {
-                if end.poll_timeout().is_some_and(|at| at <= self.now) {
+            for (end, gone) in self.ends.iter_mut().zip(self.gone) {
+                if !gone && end.poll_timeout().is_some_and(|at| at <= self.now) {
                     end.handle_timeout(self.now);
                 }
             }
@@ -121,7 +125,8 @@ impl Pair {
     }
 
     fn flush(&mut self) {
-        for end in 0..2 {
+        let gone = self.gone;
+        for end in (0..2).filter(|end| !gone[*end]) {
             let mut slab = std::mem::take(&mut self.slab);
             while let Some(transmit) = self.ends[end].poll_transmit(self.now, &mut slab) {
                 self.send(end, &transmit, &slab);
@@ -160,7 +165,7 @@ impl Pair {
     fn deliver(&mut self) {
         while self.flights.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
             let Some(Reverse((at, _, end, mut bytes))) = self.flights.pop() else { break };
-            if self.deaf[end] {
+            if self.deaf[end] || self.gone[end] {
                 continue;
             }
             let stride = bytes.len();
