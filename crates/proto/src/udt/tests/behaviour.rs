@@ -1,11 +1,11 @@
 //! What the paper says, one thing a test.
 
 use packtrain_cc::udt::Variant;
-use packtrain_units::{DataRate, Duration};
+use packtrain_units::{DataRate, Duration, Time};
 
 use super::Puppet;
 use super::network::{Event, Pair, Path, RATE};
-use crate::udt::{Ack, Message};
+use crate::udt::{Ack, Message, Receiver, ReceiverConfig};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -197,4 +197,32 @@ fn no_more_units_are_open_than_the_receiver_has_room_for() {
     pair.receiver.set_room(pair.now, 5_000);
     pair.run(MS(1_000));
     assert!(pair.is_done(), "room that comes back is told");
+}
+
+#[test]
+fn of_trains_one_late_sample_is_no_trend() {
+    // 16 round trips that hardly differ, the last of them as told; or all of them growing.
+    let still =
+        |last| move |i: u64| Duration::from_micros(if i == 15 { last } else { 500 + i % 3 });
+    let growing = |i: u64| Duration::from_micros(500 + 20 * i);
+    for (train, late) in [(1, true), (64, false)] {
+        assert!(!warns(train, still(502)));
+        assert_eq!(warns(train, still(5_000)), late);
+        assert!(warns(train, growing));
+    }
+}
+
+/// Whether a receiver warns that measures these 16 round trips.
+fn warns(train: u32, rtt: impl Fn(u64) -> Duration) -> bool {
+    let config = ReceiverConfig { variant: Variant::Grid, first: 0, window: 1_000, train };
+    let mut now = Time::ZERO;
+    let mut receiver = Receiver::new(config, now);
+    for i in 0..16 {
+        receiver.take(now, i, 1);
+        now = Time::ZERO + MS(10) * (i + 1);
+        let Some(Message::Ack(ack)) = receiver.poll_message(now) else { panic!("no ACK") };
+        now += rtt(i);
+        receiver.on_message(now, &Message::Ack2 { number: ack.number }).unwrap();
+    }
+    receiver.poll_message(now) == Some(Message::Warning)
 }
