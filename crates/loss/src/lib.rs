@@ -15,17 +15,32 @@
 //! fitted with the feature `train`.
 
 mod cause;
+mod classifier;
 mod complexity;
 mod delay;
+mod features;
+mod gaussian;
+mod hostdrops;
 mod labelled;
+mod model;
+mod own;
+pub mod paper;
 mod signature;
 mod success;
+#[cfg(feature = "train")]
+pub mod train;
 mod window;
 
 pub use cause::Cause;
+pub use classifier::{Basis, Classifier, Evidence, Probabilities, Verdict};
 pub use complexity::{ComplexityMeter, WordLength, complexity, distinct_words};
 pub use delay::{Delay, DelayAround};
+pub use features::{DELAY, Features, PATTERN};
+pub use gaussian::{Mixture, Part};
 pub use labelled::{Labelled, LabelledError, Lost, Split};
+pub use model::{FORMAT, Model, ModelError, Provenance, SizeModel};
+pub use own::{CauseModel, FamilyModel, Opinion, OwnModel, Posterior, Thresholds};
+pub use paper::{PaperModel, PaperVerdict};
 pub use signature::{Runs, Signature, SignatureError};
 pub use success::{success_proportion, successes};
 pub use window::{Window, WindowError};

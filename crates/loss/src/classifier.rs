@@ -1,0 +1,207 @@
+//! From the evidence of one window to a verdict.
+
+use serde::{Serialize, Serializer};
+
+use crate::features::Features;
+use crate::own::Posterior;
+use crate::paper::SURE;
+use crate::{
+    Cause, ComplexityMeter, Delay, Model, PaperVerdict, Signature, success_proportion, successes,
+};
+
+/// What is known of one window.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    signature: &'a Signature,
+    host_drops: Option<u64>,
+    delay: Option<&'a Delay>,
+}
+
+impl<'a> Evidence<'a> {
+    /// Its signature, and nothing else.
+    pub fn new(signature: &'a Signature) -> Self {
+        Self { signature, host_drops: None, delay: None }
+    }
+
+    /// With the datagrams that the receiving host dropped itself while the window arrived
+    /// (SO_RXQ_OVFL). Only a host that counts may say 0.
+    pub fn host_drops(self, datagrams: Option<u64>) -> Self {
+        Self { host_drops: datagrams, ..self }
+    }
+
+    /// With the one-way delay around the losses.
+    pub fn delay(self, delay: Option<&'a Delay>) -> Self {
+        Self { delay, ..self }
+    }
+}
+
+/// Why a window's packets were lost, and how sure that is. As JSON, one line of
+/// `packtrain loss classify --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Share of the packets that was lost.
+    #[serde(serialize_with = "rounded")]
+    pub loss_rate: f64,
+    /// C1 of the signature.
+    #[serde(serialize_with = "rounded")]
+    pub complexity: f64,
+    /// Share of losses followed by a loss; none without losses.
+    #[serde(serialize_with = "rounded_option")]
+    pub success_proportion: Option<f64>,
+    /// The cause, by our own classifier.
+    pub cause: Cause,
+    /// Probability that the receiving host alone lost the packets. Above 0.95 only if `cause`
+    /// is [`Cause::Cpu`].
+    #[serde(serialize_with = "rounded")]
+    pub p_cpu: f64,
+    /// What the paper's classifier says.
+    pub paper: PaperVerdict,
+    /// Packets of the window.
+    pub packets: usize,
+    /// Packets lost.
+    pub lost: usize,
+    /// 95 % interval of the success proportion: few losses say little.
+    pub success_interval: Option<(f64, f64)>,
+    /// The posterior of every cause.
+    pub probabilities: Probabilities,
+    /// The family of the training data the window is most like.
+    pub like: Option<String>,
+    /// What the verdict rests on.
+    pub basis: Basis,
+}
+
+/// The posteriors, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Probabilities {
+    /// Of [`Cause::Network`].
+    #[serde(serialize_with = "rounded")]
+    pub network: f64,
+    /// Of [`Cause::Cpu`].
+    #[serde(serialize_with = "rounded")]
+    pub cpu: f64,
+    /// Of [`Cause::Hybrid`].
+    #[serde(serialize_with = "rounded")]
+    pub hybrid: f64,
+    /// Of [`Cause::Link`].
+    #[serde(serialize_with = "rounded")]
+    pub link: f64,
+}
+
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Nothing was lost.
+    NoLoss,
+    /// The host's own counter.
+    HostCounter,
+    /// The signature.
+    Signature,
+    /// The signature and the delay around the losses.
+    SignatureAndDelay,
+    /// Nothing like the signature was in the training data.
+    Unlike,
+    /// The model knows no windows of about this length.
+    WindowLength,
+}
+
+/// Classifies windows; keeps what can be kept between them.
+#[derive(Clone, Debug)]
+pub struct Classifier<'m> {
+    model: &'m Model,
+    meter: ComplexityMeter,
+}
+
+impl<'m> Classifier<'m> {
+    /// A classifier with this model, such as [`Model::builtin`].
+    pub fn new(model: &'m Model) -> Self {
+        Self { model, meter: ComplexityMeter::new(model.word_length()) }
+    }
+
+    /// Names the cause of a window's losses.
+    pub fn classify(&mut self, evidence: &Evidence<'_>) -> Verdict {
+        let signature = evidence.signature;
+        let complexity = self.meter.complexity(signature);
+        let success = success_proportion(signature);
+        let mut verdict = Verdict {
+            loss_rate: signature.loss_rate(),
+            complexity,
+            success_proportion: success,
+            cause: Cause::Inconclusive,
+            p_cpu: 0.5,
+            paper: PaperVerdict::INCONCLUSIVE,
+            packets: signature.len(),
+            lost: signature.lost(),
+            success_interval: interval(signature),
+            probabilities: Probabilities::from([0.25; 4]),
+            like: None,
+            basis: Basis::NoLoss,
+        };
+        let features = Features::of(signature, complexity, evidence.delay);
+        let (Some(features), Some((size, near))) = (features, self.model.size(signature.len()))
+        else {
+            return verdict;
+        };
+        verdict.paper = size.paper.classify(verdict.loss_rate, complexity, success);
+        let mut opinion = size.own.opinion(&features, None);
+        if let Some(drops) = evidence.host_drops {
+            opinion = opinion.with_counter(drops, signature.lost() as u64);
+        }
+        let counted = evidence.host_drops.is_some();
+        let decision = opinion.decide(size.own.thresholds, counted);
+        verdict.basis = match () {
+            () if counted => Basis::HostCounter,
+            () if !near => Basis::WindowLength,
+            () if decision.unlike => Basis::Unlike,
+            () if features.delay.iter().any(Option::is_some) => Basis::SignatureAndDelay,
+            () => Basis::Signature,
+        };
+        if matches!(verdict.basis, Basis::WindowLength | Basis::Unlike) {
+            return verdict;
+        }
+        verdict.cause = decision.cause;
+        let p_cpu = opinion.posterior[1];
+        verdict.p_cpu = if decision.cause == Cause::Cpu { p_cpu } else { p_cpu.min(SURE) };
+        verdict.probabilities = opinion.posterior.into();
+        verdict.like = opinion.family.map(|(_, name)| name);
+        verdict
+    }
+}
+
+impl From<Posterior> for Probabilities {
+    fn from([network, cpu, hybrid, link]: Posterior) -> Self {
+        Self { network, cpu, hybrid, link }
+    }
+}
+
+/// Wilson's 95 % interval of the success proportion.
+fn interval(signature: &Signature) -> Option<(f64, f64)> {
+    const Z2: f64 = 1.96 * 1.96;
+    let n = signature.lost() as f64;
+    let share = success_proportion(signature)?;
+    let k = successes(signature) as f64;
+    let middle = (k + Z2 / 2.0) / (n + Z2);
+    let half = 1.96 * (n * share * (1.0 - share) + Z2 / 4.0).sqrt() / (n + Z2);
+    Some((round((middle - half).max(0.0)), round((middle + half).min(1.0))))
+}
+
+/// Six significant digits: more would only be noise in a file.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10f64.powi(5 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+fn rounded<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_f64(round(*value))
+}
+
+fn rounded_option<S: Serializer>(value: &Option<f64>, out: S) -> Result<S::Ok, S::Error> {
+    value.map(round).serialize(out)
+}
+
+#[cfg(test)]
+#[path = "classifier_tests.rs"]
+mod tests;

@@ -1,0 +1,264 @@
+//! Our own classifier: densities of several features per family of causes.
+//!
+//! Each family of training data (a queue with bursty cross traffic, a receiver that loses its
+//! processor, ...) has a mixture of normal densities over the features of a signature; a cause
+//! is the plain mean of its families. All densities are taken *given the loss rate*, because how
+//! often a cause loses how much in training says nothing about the world. A temperature, fitted
+//! on families that the densities did not know, takes back what independent-looking features
+//! overstate. Beside its families every cause has the same thin background: far from all
+//! families it takes over, so that what no family had anything like is inconclusive and not
+//! simply the least unlikely.
+
+use serde::{Deserialize, Serialize};
+
+use crate::features::{DELAY, Features, PATTERN};
+use crate::gaussian::{Mixture, ln_sum};
+use crate::paper::SURE;
+use crate::{Cause, hostdrops};
+
+/// Share of every cause's density that is the background.
+const BACKGROUND: f64 = 1e-3;
+/// Spread of the background, in deviations of the training data.
+const BACKGROUND_SPREAD: f64 = 3.0;
+
+/// The fitted classifier for windows of one length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnModel {
+    /// Centre and scale of the features of the signature.
+    pub pattern_scale: Vec<(f64, f64)>,
+    /// Centre and scale of the features of the delay.
+    pub delay_scale: Vec<(f64, f64)>,
+    /// The causes there were data of.
+    pub causes: Vec<CauseModel>,
+    /// Log likelihoods are divided by this; 1 would take the densities at their word.
+    pub temperature: f64,
+    /// When a verdict is given.
+    pub thresholds: Thresholds,
+}
+
+/// The densities of one cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CauseModel {
+    /// Which.
+    pub cause: Cause,
+    /// How probable it is held beforehand.
+    pub prior: f64,
+    /// A signature whose ln density under this cause is below this is unlike it.
+    pub floor: f64,
+    /// Its families, each with the same weight.
+    pub families: Vec<FamilyModel>,
+}
+
+/// The densities of one family.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FamilyModel {
+    /// Its name in the data set.
+    pub name: String,
+    /// Windows it was fitted to.
+    pub windows: usize,
+    /// Of the features of the signature.
+    pub pattern: Mixture,
+    /// Of the features of the delay, if the data had any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Mixture>,
+}
+
+/// Least posteriors of a verdict; they carry the cost of a wrong one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// To say that the processor lost the packets: the sender will not slow down.
+    pub cpu: f64,
+    /// To say that the link did: the sender may not slow down.
+    pub link: f64,
+    /// To say that the network or both did.
+    pub other: f64,
+}
+
+/// The posterior of each cause of [`Cause::TRUE`], in that order.
+pub type Posterior = [f64; 4];
+
+/// Of each cause of [`Cause::TRUE`]: ln density of the signature, and that of everything given
+/// the loss rate.
+#[cfg(feature = "train")]
+pub(crate) type LnDensities = [Option<(f64, f64)>; 4];
+
+/// What the densities say of one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opinion {
+    /// Calibrated posteriors.
+    pub posterior: Posterior,
+    /// Whether it is like something each cause was trained with, in the order of the posterior.
+    pub like: [bool; 4],
+    /// Cause and name of the family it is most like.
+    pub family: Option<(Cause, String)>,
+}
+
+impl OwnModel {
+    /// What the densities say; `without` leaves a family out, to see what was never seen.
+    pub fn opinion(&self, features: &Features, without: Option<&str>) -> Opinion {
+        let scores = self.scores(features, without);
+        let weights = scores.each_ref().map(|score| match score {
+            Some(score) => score.prior.ln() + score.given_rate / self.temperature,
+            None => f64::NEG_INFINITY,
+        });
+        let posterior = normalised(weights);
+        let like = std::array::from_fn(|i| scores[i].as_ref().is_some_and(|s| s.joint >= s.floor));
+        let best = scores.iter().flatten().max_by(|a, b| a.family.0.total_cmp(&b.family.0));
+        let family = best.map(|score| (score.cause, score.family.1.to_owned()));
+        Opinion { posterior, like, family }
+    }
+
+    /// The causes' densities, in the order of [`Cause::TRUE`].
+    fn scores(&self, features: &Features, without: Option<&str>) -> [Option<Score<'_>>; 4] {
+        let [pattern, rate, delay] = self.scaled(features);
+        let background = BACKGROUND.ln() + background(pattern[1..].iter().chain(&delay));
+        Cause::TRUE.map(|cause| {
+            let model = self.causes.iter().find(|model| model.cause == cause)?;
+            let families = || model.families.iter().filter(|f| Some(f.name.as_str()) != without);
+            let count = families().count();
+            if count == 0 {
+                return None;
+            }
+            let share = (count as f64).ln();
+            let parts: Vec<[f64; 3]> =
+                families().map(|family| family.ln_densities(&pattern, &rate, &delay)).collect();
+            let joint = ln_sum(parts.iter().map(|part| part[0])) - share;
+            let with_delay = ln_sum(parts.iter().map(|part| part[0] + part[1])) - share;
+            let of_rate = ln_sum(parts.iter().map(|part| part[2])) - share;
+            let best = families()
+                .zip(&parts)
+                .map(|(family, part)| (part[0] + part[1] - of_rate, family.name.as_str()))
+                .max_by(|a, b| a.0.total_cmp(&b.0))?;
+            let of_families = (1.0 - BACKGROUND).ln() + with_delay - of_rate;
+            let given_rate = ln_sum([of_families, background].into_iter());
+            let (prior, floor) = (model.prior, model.floor);
+            Some(Score { cause, prior, floor, joint, given_rate, family: best })
+        })
+    }
+
+    /// Of each cause: ln density of the signature, and that of everything given the loss rate.
+    #[cfg(feature = "train")]
+    pub(crate) fn ln_densities(&self, features: &Features, without: Option<&str>) -> LnDensities {
+        self.scores(features, without).map(|score| score.map(|s| (s.joint, s.given_rate)))
+    }
+
+    /// The features of the signature, its loss rate alone, those of the delay; all scaled.
+    fn scaled(&self, features: &Features) -> [Vec<Option<f64>>; 3] {
+        let apply = |value: f64, (centre, scale): &(f64, f64)| (value - centre) / scale;
+        let pattern = features.pattern.iter().zip(&self.pattern_scale);
+        let pattern: Vec<_> = pattern.map(|(value, scale)| Some(apply(*value, scale))).collect();
+        let mut rate = vec![None; pattern.len()];
+        rate[0] = pattern[0];
+        let delay = features.delay.iter().zip(&self.delay_scale);
+        let delay = delay.map(|(value, scale)| value.map(|value| apply(value, scale))).collect();
+        [pattern, rate, delay]
+    }
+
+    /// Why this is no model, if it is none.
+    pub(crate) fn flaw(&self) -> Option<&'static str> {
+        let scales = |scales: &[(f64, f64)]| {
+            scales
+                .iter()
+                .all(|(centre, scale)| centre.is_finite() && scale.is_normal() && *scale > 0.0)
+        };
+        let probability = |p: f64| (0.0..=1.0).contains(&p);
+        let family = |family: &FamilyModel| {
+            family.pattern.is_valid(PATTERN.len())
+                && family.delay.as_ref().is_none_or(|delay| delay.is_valid(DELAY.len()))
+        };
+        let cause = |model: &CauseModel| {
+            model.cause != Cause::Inconclusive
+                && probability(model.prior)
+                && model.floor.is_finite()
+                && model.families.iter().all(family)
+        };
+        let Thresholds { cpu, link, other } = self.thresholds;
+        match () {
+            () if self.pattern_scale.len() != PATTERN.len() => Some("features of the signature"),
+            () if self.delay_scale.len() != DELAY.len() => Some("features of the delay"),
+            () if !scales(&self.pattern_scale) || !scales(&self.delay_scale) => Some("scales"),
+            () if !self.temperature.is_finite() || self.temperature < 1e-3 => Some("temperature"),
+            () if ![cpu, link, other].into_iter().all(probability) => Some("thresholds"),
+            () if !self.causes.iter().all(cause) => Some("densities of a cause"),
+            () => None,
+        }
+    }
+}
+
+impl FamilyModel {
+    /// ln densities of the signature, of the delay (0 if unknown), and of the loss rate alone.
+    fn ln_densities(
+        &self,
+        pattern: &[Option<f64>],
+        rate: &[Option<f64>],
+        delay: &[Option<f64>],
+    ) -> [f64; 3] {
+        let delay = match &self.delay {
+            Some(mixture) => mixture.ln_density(delay),
+            None => background(delay.iter()),
+        };
+        [self.pattern.ln_density(pattern), delay, self.pattern.ln_density(rate)]
+    }
+}
+
+/// One cause's densities of one window.
+struct Score<'a> {
+    cause: Cause,
+    prior: f64,
+    floor: f64,
+    /// ln density of the signature.
+    joint: f64,
+    /// ln density of signature and delay, given the loss rate.
+    given_rate: f64,
+    /// The same of its best family, and the name.
+    family: (f64, &'a str),
+}
+
+impl Opinion {
+    /// The opinion of a host that counted `drops` of `lost`: the counter says whose the losses
+    /// are; the signature only tells a full queue from an erring link.
+    pub(crate) fn with_counter(mut self, drops: u64, lost: u64) -> Self {
+        let [cpu, hybrid, elsewhere] = hostdrops::posterior(drops, lost);
+        let [network, _, _, link] = self.posterior;
+        let rest = network + link;
+        let share = if rest > 0.0 { link / rest } else { 0.0 };
+        self.posterior = [elsewhere * (1.0 - share), cpu, hybrid, elsewhere * share];
+        self
+    }
+
+    /// The verdict, and whether a guard spoke against the processor.
+    pub(crate) fn decide(&self, thresholds: Thresholds, counted: bool) -> Decision {
+        let [network, cpu, hybrid, link] = self.posterior;
+        let unlike = !counted && !self.like.contains(&true);
+        let cause = match () {
+            () if unlike => Cause::Inconclusive,
+            () if counted && cpu >= SURE => Cause::Cpu,
+            () if !counted && cpu >= thresholds.cpu && self.like[1] => Cause::Cpu,
+            () if link >= thresholds.link && self.like[3] => Cause::Link,
+            () if network.max(hybrid) < thresholds.other => Cause::Inconclusive,
+            () if network >= hybrid => Cause::Network,
+            () => Cause::Hybrid,
+        };
+        Decision { cause, unlike }
+    }
+}
+
+/// ln density of the background: independent, wide, around the centre of all data.
+fn background<'a>(values: impl Iterator<Item = &'a Option<f64>>) -> f64 {
+    let constant = 0.5 * (2.0 * std::f64::consts::PI).ln() + BACKGROUND_SPREAD.ln();
+    let of = |value: &f64| -0.5 * (value / BACKGROUND_SPREAD).powi(2) - constant;
+    values.flatten().map(of).sum()
+}
+
+/// Probabilities from their ln up to a constant; all the same if there are none.
+pub(crate) fn normalised(ln_weights: [f64; 4]) -> Posterior {
+    let sum = ln_sum(ln_weights.iter().copied());
+    ln_weights.map(|weight| if sum.is_finite() { (weight - sum).exp() } else { 0.25 })
+}
+
+/// What is decided.
+pub(crate) struct Decision {
+    pub(crate) cause: Cause,
+    /// Nothing like it was ever seen.
+    pub(crate) unlike: bool,
+}

@@ -1,0 +1,192 @@
+//! Floors, temperature and thresholds of our own classifier.
+//!
+//! All of them are set on windows judged twice: by the densities of all families, and by those
+//! of all but their own, because the world has families that no data set has.
+
+use std::collections::BTreeMap;
+
+use super::Sample;
+use crate::own::{LnDensities, Opinion, normalised};
+use crate::{Cause, OwnModel};
+
+/// Windows of each family that are used here.
+const MOST_WINDOWS: usize = 500;
+/// Share of a cause's own windows that may lie below its floor.
+const BELOW_FLOOR: f64 = 0.002;
+/// The same for the processor: what is not quite like it is not called it.
+const BELOW_CPU_FLOOR: f64 = 0.02;
+/// Temperatures that are tried: 1 to about 30.
+const TEMPERATURES: i32 = 35;
+/// Posteriors that may be asked for before the processor is blamed.
+const CPU_THRESHOLDS: [f64; 8] = [0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995];
+/// Most windows of any one family lost elsewhere that may be called the processor's.
+const WRONG_CPU: f64 = 0.002;
+/// The same for a family that was left out.
+const WRONG_CPU_LEFT_OUT: f64 = 0.005;
+
+/// A window with what the densities say of it.
+struct Judged<'a> {
+    sample: &'a Sample,
+    /// So that all families of a cause, and all causes, count the same.
+    weight: f64,
+    /// With all families, and without its own (if its cause has others).
+    views: [Option<LnDensities>; 2],
+}
+
+/// Sets the floors, the temperature and the thresholds; `fit` takes what came of it.
+pub(super) fn calibrate(own: &mut OwnModel, samples: &[&Sample], fit: &mut BTreeMap<String, f64>) {
+    let judged = judge(own, samples);
+    set_floors(own, &judged);
+    let priors = priors(own);
+    let mut best = (f64::INFINITY, 1.0);
+    for step in 0..TEMPERATURES {
+        let temperature = 1.1f64.powi(step);
+        let loss = log_loss(own, &judged, &priors, temperature);
+        if loss < best.0 {
+            best = (loss, temperature);
+        }
+    }
+    own.temperature = (best.1 * 1e4).round() / 1e4;
+    fit.insert("own temperature".to_owned(), own.temperature);
+    fit.insert("own log loss".to_owned(), best.0);
+    set_cpu_threshold(own, &judged, fit);
+}
+
+fn judge<'a>(own: &OwnModel, samples: &[&'a Sample]) -> Vec<Judged<'a>> {
+    let mut families: BTreeMap<(Cause, &str), Vec<&'a Sample>> = BTreeMap::new();
+    for sample in samples {
+        families.entry((sample.cause, &sample.family)).or_default().push(sample);
+    }
+    let mut per_cause: BTreeMap<Cause, usize> = BTreeMap::new();
+    for (cause, _) in families.keys() {
+        *per_cause.entry(*cause).or_default() += 1;
+    }
+    let mut judged = Vec::new();
+    for ((cause, name), samples) in families {
+        let step = samples.len().div_ceil(MOST_WINDOWS);
+        let used: Vec<&Sample> = samples.into_iter().step_by(step).collect();
+        let weight = 1.0 / (per_cause[&cause] * used.len()) as f64;
+        for sample in used {
+            let all = own.ln_densities(&sample.features, None);
+            let others =
+                (per_cause[&cause] > 1).then(|| own.ln_densities(&sample.features, Some(name)));
+            judged.push(Judged { sample, weight, views: [Some(all), others] });
+        }
+    }
+    judged
+}
+
+fn position(cause: Cause) -> usize {
+    Cause::TRUE.iter().position(|other| *other == cause).unwrap_or(0)
+}
+
+/// The ln density that all but a small share of a cause's own windows reach.
+fn set_floors(own: &mut OwnModel, judged: &[Judged<'_>]) {
+    for model in &mut own.causes {
+        let at = position(model.cause);
+        let mut densities: Vec<(f64, f64)> = judged
+            .iter()
+            .filter(|judged| judged.sample.cause == model.cause)
+            .filter_map(|judged| Some((judged.views[0]?[at]?.0, judged.weight)))
+            .collect();
+        densities.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let below = if model.cause == Cause::Cpu { BELOW_CPU_FLOOR } else { BELOW_FLOOR };
+        let total: f64 = densities.iter().map(|(_, weight)| weight).sum();
+        let mut sum = 0.0;
+        let floor = densities.iter().find(|(_, weight)| {
+            sum += weight;
+            sum > below * total
+        });
+        model.floor = floor.map_or(f64::MIN, |(density, _)| (density * 1e3).floor() / 1e3);
+    }
+}
+
+fn priors(own: &OwnModel) -> [f64; 4] {
+    Cause::TRUE.map(|cause| {
+        own.causes.iter().find(|model| model.cause == cause).map_or(0.0, |model| model.prior)
+    })
+}
+
+fn posterior(view: &LnDensities, priors: &[f64; 4], temperature: f64) -> [f64; 4] {
+    normalised(std::array::from_fn(|i| match view[i] {
+        Some((_, given_rate)) => priors[i].ln() + given_rate / temperature,
+        None => f64::NEG_INFINITY,
+    }))
+}
+
+/// Mean of -ln(probability given to the truth) of the question whether it was the processor: the
+/// one that matters. (Errors of a link and a saturated backbone can look the same; no temperature
+/// helps against that.) Each cause counts by its prior, each view the same; what is like nothing
+/// is not asked, as it gets no verdict.
+fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4], temperature: f64) -> f64 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for judged in judged {
+        let cause = judged.sample.cause;
+        let weight = judged.weight * priors[position(cause)];
+        for view in judged.views.iter().flatten().filter(|view| like(own, view).contains(&true)) {
+            let cpu = posterior(view, priors, temperature)[1];
+            let right = if cause == Cause::Cpu { cpu } else { 1.0 - cpu };
+            sum -= weight * right.max(1e-12).ln();
+            weights += weight;
+        }
+    }
+    sum / weights
+}
+
+/// Which causes a window is like, in the order of [`Cause::TRUE`].
+fn like(own: &OwnModel, view: &LnDensities) -> [bool; 4] {
+    let floor = |cause| own.causes.iter().find(|model| model.cause == cause).map(|m| m.floor);
+    std::array::from_fn(|i| {
+        view[i].zip(floor(Cause::TRUE[i])).is_some_and(|((joint, _), floor)| joint >= floor)
+    })
+}
+
+/// The least threshold with which no family lost elsewhere is called the processor's too often.
+fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeMap<String, f64>) {
+    let mut worst = [0.0; 2];
+    for threshold in CPU_THRESHOLDS {
+        own.thresholds.cpu = threshold;
+        worst = [0, 1].map(|view| worst_family(own, judged, view));
+        if worst[0] <= WRONG_CPU && worst[1] <= WRONG_CPU_LEFT_OUT {
+            break;
+        }
+    }
+    let mut say = |what: &str, value| fit.insert(format!("own {what}"), value);
+    say("cpu threshold", own.thresholds.cpu);
+    say("worst family's share called cpu", worst[0]);
+    say("worst left out family's share called cpu", worst[1]);
+    let right = |view: usize| {
+        let cpu = |judged: &&Judged<'_>| {
+            judged.sample.cause == Cause::Cpu && judged.views[view].is_some()
+        };
+        let of = judged.iter().filter(cpu);
+        let all: f64 = of.clone().map(|judged| judged.weight).sum();
+        let called: f64 = of.filter(|j| called_cpu(own, j, view)).map(|j| j.weight).sum();
+        if all > 0.0 { called / all } else { 0.0 }
+    };
+    say("share of cpu called cpu", right(0));
+    say("share of left out cpu called cpu", right(1));
+}
+
+/// Of windows that mostly lost elsewhere: the greatest share of a family that is called the
+/// processor's.
+fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize) -> f64 {
+    let mut families: BTreeMap<(Cause, &str), (f64, f64)> = BTreeMap::new();
+    for judged in judged.iter().filter(|judged| judged.sample.mostly_elsewhere) {
+        if judged.views[view].is_none() {
+            continue;
+        }
+        let key = (judged.sample.cause, judged.sample.family.as_str());
+        let (all, wrong) = families.entry(key).or_default();
+        *all += 1.0;
+        *wrong += f64::from(u8::from(called_cpu(own, judged, view)));
+    }
+    families.values().map(|(all, wrong)| wrong / all).fold(0.0, f64::max)
+}
+
+fn called_cpu(own: &OwnModel, judged: &Judged<'_>, view: usize) -> bool {
+    let Some(view) = &judged.views[view] else { return false };
+    let posterior = posterior(view, &priors(own), own.temperature);
+    let opinion = Opinion { posterior, like: like(own, view), family: None };
+    opinion.decide(own.thresholds, false).cause == Cause::Cpu
+}

@@ -1,0 +1,170 @@
+//! How a model does on labelled windows it has not seen.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{Cause, Classifier, Evidence, Labelled, Model, Verdict, paper};
+
+/// Lower ends of the loss-rate bands that verdicts are counted in; the first begins at 0.
+pub const BANDS: [f64; 6] = [0.0, paper::SUCCESS_FROM, paper::COMPLEXITY_FROM, 0.002, 0.01, 0.05];
+/// Bins of the reliability plot.
+const BINS: usize = 20;
+
+/// What the classifier is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The paper's classifier on the signature.
+    Paper,
+    /// Ours on the signature alone.
+    Signature,
+    /// Ours with the delay around the losses.
+    Delay,
+    /// Ours with the host's own counter.
+    Counter,
+}
+
+/// Counts of verdicts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tally {
+    /// Windows by true cause and by verdict.
+    pub counts: BTreeMap<Cause, BTreeMap<Cause, u64>>,
+}
+
+/// Verdicts on one family.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FamilyTally {
+    /// Its windows.
+    pub windows: u64,
+    /// By verdict.
+    pub verdicts: BTreeMap<Cause, u64>,
+    /// Windows that lost mostly elsewhere than at the host.
+    pub elsewhere: u64,
+    /// Of these: called the processor's with more than 95 %.
+    pub elsewhere_called_cpu: u64,
+}
+
+/// Of windows given about the same probability: how often it was the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReliabilityBin {
+    /// Windows.
+    pub windows: u64,
+    /// Mean of the probability given, each cause weighted by its prior.
+    pub given: f64,
+    /// Share of the processor's, weighted the same.
+    pub found: f64,
+}
+
+/// How each kind of classifier did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Confusion by kind and by band of [`BANDS`].
+    pub bands: BTreeMap<Kind, Vec<Tally>>,
+    /// By kind, then cause and family.
+    pub families: BTreeMap<Kind, BTreeMap<String, FamilyTally>>,
+    /// Reliability of `p_cpu` by kind.
+    pub reliability: BTreeMap<Kind, Vec<ReliabilityBin>>,
+    /// Windows without loss, which are not counted.
+    pub without_loss: u64,
+}
+
+/// Judges a model window by window.
+#[derive(Debug)]
+pub struct Judge<'m> {
+    classifier: Classifier<'m>,
+    judgement: Judgement,
+    given: BTreeMap<Kind, Vec<(f64, Cause)>>,
+}
+
+impl<'m> Judge<'m> {
+    /// A judge of this model.
+    pub fn new(model: &'m Model) -> Self {
+        let (judgement, given) = (Judgement::default(), BTreeMap::new());
+        Self { classifier: Classifier::new(model), judgement, given }
+    }
+
+    /// Judges one window by every kind it has evidence for.
+    pub fn add(&mut self, labelled: &Labelled) {
+        if labelled.signature.lost() == 0 {
+            self.judgement.without_loss += 1;
+            return;
+        }
+        let plain = Evidence::new(&labelled.signature);
+        let verdict = self.classifier.classify(&plain);
+        self.count(Kind::Paper, labelled, &verdict, verdict.paper.cause, verdict.paper.p_cpu);
+        self.count(Kind::Signature, labelled, &verdict, verdict.cause, verdict.p_cpu);
+        if labelled.delay.is_some() {
+            let verdict = self.classifier.classify(&plain.delay(labelled.delay.as_ref()));
+            self.count(Kind::Delay, labelled, &verdict, verdict.cause, verdict.p_cpu);
+        }
+        if labelled.host_drops.is_some() {
+            let verdict = self.classifier.classify(&plain.host_drops(labelled.host_drops));
+            self.count(Kind::Counter, labelled, &verdict, verdict.cause, verdict.p_cpu);
+        }
+    }
+
+    /// What came of it.
+    pub fn finish(mut self) -> Judgement {
+        self.judgement.reliability =
+            self.given.iter().map(|(kind, given)| (*kind, reliability(given))).collect();
+        self.judgement
+    }
+
+    fn count(
+        &mut self,
+        kind: Kind,
+        labelled: &Labelled,
+        verdict: &Verdict,
+        cause: Cause,
+        p_cpu: f64,
+    ) {
+        let band = BANDS.iter().rposition(|from| verdict.loss_rate >= *from).unwrap_or(0);
+        let bands = self.judgement.bands.entry(kind).or_insert_with(|| vec![Tally::default(); 6]);
+        *bands[band].counts.entry(labelled.cause).or_default().entry(cause).or_default() += 1;
+        let name = format!("{} {}", labelled.cause, labelled.family);
+        let families = self.judgement.families.entry(kind).or_default();
+        let family = families.entry(name).or_default();
+        family.windows += 1;
+        *family.verdicts.entry(cause).or_default() += 1;
+        if labelled.lost.network + labelled.lost.link > labelled.lost.host {
+            family.elsewhere += 1;
+            family.elsewhere_called_cpu += u64::from(p_cpu > paper::SURE);
+        }
+        self.given.entry(kind).or_default().push((p_cpu, labelled.cause));
+    }
+}
+
+impl Tally {
+    /// Windows of a cause, and those of them with this verdict.
+    pub fn of(&self, cause: Cause, verdict: Cause) -> (u64, u64) {
+        let Some(row) = self.counts.get(&cause) else { return (0, 0) };
+        (row.values().sum(), row.get(&verdict).copied().unwrap_or(0))
+    }
+}
+
+/// Each cause counts by its prior, whatever its share of the data.
+fn reliability(given: &[(f64, Cause)]) -> Vec<ReliabilityBin> {
+    let mut windows: BTreeMap<Cause, f64> = BTreeMap::new();
+    for (_, cause) in given {
+        *windows.entry(*cause).or_default() += 1.0;
+    }
+    let prior = |cause| if matches!(cause, Cause::Network | Cause::Cpu) { 0.35 } else { 0.15 };
+    let mut bins = vec![(ReliabilityBin::default(), 0.0); BINS];
+    for (p, cause) in given {
+        let (bin, weights) = &mut bins[((p * BINS as f64) as usize).min(BINS - 1)];
+        let weight = prior(*cause) / windows[cause];
+        bin.windows += 1;
+        bin.given += weight * p;
+        bin.found += if *cause == Cause::Cpu { weight } else { 0.0 };
+        *weights += weight;
+    }
+    let of = |(mut bin, weights): (ReliabilityBin, f64)| {
+        if weights > 0.0 {
+            bin.given /= weights;
+            bin.found /= weights;
+        }
+        bin
+    };
+    bins.into_iter().map(of).collect()
+}
