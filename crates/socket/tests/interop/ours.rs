@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use packtrain_socket::{Error, Kind, Listener, Options, Socket};
+use packtrain_socket::{EndReason, Error, Kind, Listener, Options, Socket};
 use packtrain_units::ByteCount;
 
 /// Word `n` of the pattern.
@@ -24,6 +24,9 @@ fn fill(at: u64, out: &mut [u8]) {
 fn digest(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
+
+/// What a receiver says more that was not told of the end, and waited until it gave the peer up.
+pub(crate) const UNTOLD: &str = " untold";
 
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -158,12 +161,21 @@ fn sink(words: &Words) -> Result<String, Error> {
     let mut block = vec![0; if message { words.largest() } else { 1 << 16 }];
     let socket = words.open()?;
     let (mut bytes, mut count, mut sum) = (0, 0, if message { 0 } else { EMPTY });
+    let mut end = "";
     loop {
         let got = match message {
-            true => socket.recv_message(&mut block)?,
-            false => Some(socket.recv(&mut block)?).filter(|got| *got > 0),
+            true => socket.recv_message(&mut block),
+            false => socket.recv(&mut block).map(|got| Some(got).filter(|got| *got > 0)),
         };
-        let Some(got) = got else { break };
+        let got = match got {
+            Ok(Some(got)) => got,
+            Ok(None) => break,
+            Err(Error::Ended(EndReason::Broken(_))) => {
+                end = UNTOLD;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         bytes += got as u64;
         if message {
             sum = sum.wrapping_add(digest(EMPTY, &block[..got]));
@@ -172,5 +184,5 @@ fn sink(words: &Words) -> Result<String, Error> {
             sum = digest(sum, &block[..got]);
         }
     }
-    Ok(told(bytes, count, sum))
+    Ok(told(bytes, count, sum) + end)
 }
