@@ -18,6 +18,12 @@ use super::options::{Kind, Options};
 use super::perf::Perf;
 use super::wire::{Control, Handshake, Packet, Request};
 
+/// A stock client that hears anything else before the answer to its call believes itself connected
+/// and is not: so the answer is repeated while data is held back.
+const ANSWERS: u8 = 2;
+/// And after such pauses.
+const ANSWER_GAP: Duration = Duration::from_millis(3);
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -71,6 +77,8 @@ pub struct Connection {
     /// A handshake to be sent (again) after the connection stands, and the one to repeat.
     answer: Option<Handshake>,
     last_answer: Option<Handshake>,
+    /// How often the answer is still repeated unasked, and when next.
+    answers: (u8, Time),
     reason: Option<EndReason>,
     /// One more shutdown is to be told: an answer to the peer's, or to who did not hear ours.
     farewell: bool,
@@ -95,6 +103,7 @@ impl Connection {
             link: None,
             answer: None,
             last_answer: None,
+            answers: (0, Time::ZERO),
             reason: None,
             farewell: false,
             news: News::default(),
@@ -123,6 +132,7 @@ impl Connection {
         connection.news = News { incoming: true, ..News::default() };
         connection.answer = Some(answer);
         connection.last_answer = Some(answer);
+        connection.answers = (ANSWERS, now + ANSWER_GAP);
         Some(connection)
     }
 
@@ -410,6 +420,17 @@ impl Connection {
         }
     }
 
+    /// Whether a repeat of the answer is due; it counts as said.
+    fn answers_again(&mut self, now: Time) -> bool {
+        let (left, next) = self.answers;
+        let stands = matches!(self.stage, Stage::Open | Stage::Closing { .. });
+        let due = left > 0 && now >= next && stands;
+        if due {
+            self.answers = (left - 1, now + ANSWER_GAP);
+        }
+        due
+    }
+
     /// Writes a packet that is not of the link: handshakes and farewells.
     fn write_own(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if let Stage::Calling(caller) = &mut self.stage {
@@ -417,6 +438,9 @@ impl Connection {
             return Control::Handshake(handshake).write(to, out);
         }
         let peer_id = self.link.as_ref()?.peer_id;
+        if self.answers_again(now) {
+            self.answer = self.last_answer;
+        }
         if let Some(handshake) = self.answer.take() {
             return Control::Handshake(handshake).write(peer_id, out);
         }

@@ -68,6 +68,7 @@ impl Connection {
         }
         link.last_heard = now;
         link.calls = 0;
+        self.answers.0 = 0;
         if !packet.is_control() {
             link.on_data(now, packet);
             return;
@@ -207,10 +208,11 @@ impl Connection {
             Stage::Closing { until, .. } => Some(*until),
             Stage::Open => None,
         };
+        let answer = (self.answers.0 > 0).then_some(self.answers.1);
         let link = self.link.as_ref()?;
         let silence = link.last_heard + limits::SILENCE;
         let silence = (link.calls >= limits::SILENT_CALLS).then_some(silence);
         let keepalive = Some(link.last_sent + limits::KEEPALIVE);
-        [own, silence, keepalive, link.poll_timeout()].into_iter().flatten().min()
+        [own, answer, silence, keepalive, link.poll_timeout()].into_iter().flatten().min()
     }
 }

@@ -87,6 +87,38 @@ fn our_server_answers_as_a_stock_server_does() {
 }
 
 #[test]
+fn a_stock_client_is_answered_more_than_once_before_it_is_sent_data() {
+    for speaks in [false, true] {
+        let [ask, _, mut call, answer] = CLIENT.map(bytes);
+        let mut server = Endpoint::new(&Secret([3; 32]));
+        server.listen(Options::default(), 4).unwrap();
+        let mut now = Time::ZERO + Duration::from_secs(100);
+        let cookie = handshake(&exchange(&mut server, now, ask).unwrap()).cookie;
+        call[44..48].copy_from_slice(&cookie.to_be_bytes());
+        let first = exchange(&mut server, now, call).expect("an answer");
+        let id = server.accept().expect("a connection");
+        server.get_mut(id).unwrap().send(&[1; 20_000]).unwrap();
+        if speaks {
+            let mut word = [0; 64];
+            let len = Control::KeepAlive.write(id.get(), &mut word).unwrap();
+            exchange(&mut server, now, word[..len].to_vec());
+        }
+        let (mut out, mut again) = (vec![0; BATCH_BYTES], 0);
+        loop {
+            match server.poll_transmit(now, &mut out) {
+                Some(sent) if out[..sent.len] == first => again += 1,
+                // A keepalive, then data.
+                Some(_) => break,
+                None => now = now.max(server.poll_timeout().expect("something to wait for")),
+            }
+            server.handle_timeout(now);
+        }
+        assert_eq!(again, if speaks { 0 } else { 2 });
+        assert_eq!(first.len(), answer.len());
+    }
+}
+
+#[test]
 fn a_call_of_another_kind_or_version_is_rejected() {
     let [ask, _, call, _] = CLIENT.map(bytes);
     let mut server = Endpoint::new(&Secret([3; 32]));
