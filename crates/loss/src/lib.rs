@@ -25,6 +25,8 @@ mod labelled;
 mod model;
 mod own;
 pub mod paper;
+#[cfg(feature = "read")]
+pub mod read;
 mod signature;
 mod success;
 #[cfg(feature = "train")]
