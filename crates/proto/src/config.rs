@@ -233,9 +233,6 @@ pub enum FlowError {
     /// A sender without a controller.
     #[error("a sender needs a congestion controller")]
     NoController,
-    /// A feedback that counts in units goes by one lane: several would look like reordering.
-    #[error("a flow with the feedback `udt` has one lane, not {0}")]
-    OneLane(usize),
     /// The controller (first) needs a signal that the feedback (second) lacks.
     #[error("the controller `{0}` needs a signal that the feedback `{1}` does not provide")]
     Signals(&'static str, &'static str),

@@ -4,7 +4,8 @@
 //! in a tick at the tick's end. So no gap between two packets is believed. A run of packets that
 //! left back to back is measured from the end of one heap of stamps to the end of another, and only
 //! if it took far longer than a tick is expected to be; within a heap, or with one gap, there is
-//! nothing to measure.
+//! nothing to measure. A long run that came in no time still says that the path is no slower than
+//! that.
 
 use packtrain_units::Duration;
 
@@ -12,6 +13,11 @@ use packtrain_units::Duration;
 const LEAST_SPAN: Duration = Duration::from_micros(500);
 /// And have so many packets behind its first stamp.
 const LEAST_PACKETS: u64 = 4;
+/// No run is taken for shorter than this. Ticks can hide more of it: such a run is believed only
+/// where none could be measured.
+const SHORTEST: Duration = Duration::from_micros(50);
+/// Fewer packets than this, come in less than a tick, bound nothing that matters.
+const LEAST_BOUND: u64 = 64;
 /// With fewer stamps than this, each is taken for the end of a heap.
 const FEW_STAMPS: usize = 4;
 /// It is cut at so many stamps.
@@ -36,7 +42,14 @@ pub(crate) enum Spread {
         /// How long.
         span: Duration,
     },
-    /// The run was over before its spread could show.
+    /// The run was over before its spread could show: so many packets took no longer than this.
+    AtMost {
+        /// How many.
+        packets: u64,
+        /// How long.
+        span: Duration,
+    },
+    /// It says nothing.
     TooShort,
 }
 
@@ -74,14 +87,25 @@ impl Run {
             // Evenly spread.
             (None, _) => ((0, 0), (packets, span)),
             (Some(from), Some(to)) => (from, to),
-            (Some(_), None) => return Spread::TooShort,
+            (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
-        if within < LEAST_SPAN.as_nanos() || packets_within < LEAST_PACKETS {
+        if within < LEAST_SPAN.as_nanos() {
+            return bound(packets, span);
+        }
+        if packets_within < LEAST_PACKETS {
             return Spread::TooShort;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
     }
+}
+
+/// What a run says that is too short to be measured.
+fn bound(packets: u64, span: u64) -> Spread {
+    if packets < LEAST_BOUND || span >= LEAST_SPAN.as_nanos() {
+        return Spread::TooShort;
+    }
+    Spread::AtMost { packets, span: Duration::from_nanos(span).max(SHORTEST) }
 }
 
 /// The ends of the first heap and of the last but one, if packets came in heaps: a heap ends
@@ -151,8 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn one_heap_says_nothing() {
-        assert_eq!(seen(200, 2_000, |at| at), Spread::TooShort);
-        assert_eq!(seen(200, 2_000, |_| 7), Spread::TooShort);
+    fn one_heap_says_how_fast_at_least() {
+        let at_most = |packets, us| Spread::AtMost { packets, span: Duration::from_micros(us) };
+        assert_eq!(seen(200, 2_000, |at| at), at_most(198, 396));
+        assert_eq!(seen(200, 2_000, |_| 7), at_most(199, 50));
+        assert_eq!(seen(40, 2_000, |_| 7), Spread::TooShort);
     }
 }

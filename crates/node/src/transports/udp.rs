@@ -61,9 +61,7 @@ pub(crate) fn check_controller(
 
 /// Binds the sockets of a flow, or says why not.
 pub(crate) fn bind(plan: &Plan) -> Result<Vec<UdpSocket>, String> {
-    // Gaps between sockets would look like reordering to a feedback that counts in units.
-    let lanes = if plan.feedback() == FeedbackKind::Native { LANES } else { 1 };
-    let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), lanes, entropy::seed())
+    let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
         .map_err(|e| e.to_string())?;
     if plan.background {
         sockets.iter_mut().for_each(UdpSocket::set_lower_effort);

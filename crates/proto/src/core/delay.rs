@@ -73,11 +73,17 @@ impl Delay {
 
 /// UDT's delay warning (section III.C there) for a feedback without ACK2: the same tests over
 /// queueing delays, which are free of what threads do on the way back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rising {
     trend: Trend,
     sampled_at: Option<Time>,
     warned_at: Option<Time>,
+}
+
+impl Default for Rising {
+    fn default() -> Self {
+        Self { trend: Trend::new(true), sampled_at: None, warned_at: None }
+    }
 }
 
 impl Rising {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use packtrain_cc::CongestionController;
-use packtrain_units::{Offset, Time};
+use packtrain_units::{DataRate, Offset, Time};
 
 use crate::breaker::Breaker;
 use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
@@ -139,6 +139,14 @@ impl Half {
         match self {
             Self::NativeSender(sender) => Some(&sender.mtu),
             Self::UnitSender(sender) => Some(&sender.mtu),
+            _ => None,
+        }
+    }
+
+    /// Sender of units: its pace, if the controller has one.
+    pub(crate) fn unit_rate(&self) -> Option<DataRate> {
+        match self {
+            Self::UnitSender(sender) => sender.rate(),
             _ => None,
         }
     }

@@ -25,12 +25,12 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use packtrain_cc::CongestionController;
-use packtrain_units::{ByteCount, Duration, Offset, Rng, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
 use serde_json::json;
 
 use crate::codec::frame::Frame;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
-use crate::config::{CoreConfig, FeedbackKind, FlowError};
+use crate::config::{CoreConfig, FlowError};
 use crate::core::backlog::Backlog;
 use crate::core::half::Half;
 use crate::core::lane::Lane;
@@ -45,6 +45,8 @@ use crate::stats::FlowStats;
 
 /// One packet number in so many bursts is left out, to catch an optimistic acknowledger.
 const SKIP_EVERY: u64 = 128;
+/// A sender of units that is slower keeps to one lane.
+const SPREAD_ABOVE: DataRate = DataRate::from_mbps(2_000);
 
 /// One end of a flow, without its codec.
 #[derive(Debug)]
@@ -134,9 +136,6 @@ impl Core {
     ) -> Result<Self, FlowError> {
         if config.peers.is_empty() || config.peers.len() > LANES {
             return Err(FlowError::Lanes(config.peers.len()));
-        }
-        if config.feedback != FeedbackKind::Native && config.peers.len() > 1 {
-            return Err(FlowError::OneLane(config.peers.len()));
         }
         let mtu = datagram(config.mtu)?;
         let mtu = Mtu::new(mtu, datagram(config.max_mtu)?);
@@ -357,7 +356,10 @@ impl Core {
     /// The next lane in turn that may carry data: one whose probes are answered, if any is.
     fn pick_lane(&mut self) -> Option<usize> {
         let n = self.lanes.len();
-        let turn = |i| (self.next_lane + i) % n;
+        // Units in order are worth more than room in sockets until a socket cannot hold them.
+        let stays = self.half.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
+        let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
+        let turn = |i| (from + i) % n;
         let open = |i: &usize| self.lanes[*i].is_open();
         let alive = |i: &usize| open(i) && !self.lanes[*i].is_dead();
         let lane = (0..n).map(turn).find(alive).or_else(|| (0..n).map(turn).find(open))?;

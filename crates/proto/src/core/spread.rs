@@ -159,7 +159,7 @@ impl Capacity {
                 self.count += 1;
                 self.measured_at = Some(now);
             }
-            Spread::TooShort => bursts.too_short(last.index + 1 - last.run),
+            Spread::AtMost { .. } | Spread::TooShort => bursts.too_short(last.index + 1 - last.run),
         }
     }
 

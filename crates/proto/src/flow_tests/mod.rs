@@ -32,6 +32,7 @@ struct Link {
     mtu: usize,
     down: bool,
     free_at: Time,
+    dropped: u64,
 }
 
 impl Link {
@@ -47,16 +48,19 @@ impl Link {
             mtu: 9000,
             down: false,
             free_at: Time::ZERO,
+            dropped: 0,
         }
     }
 
     /// When a datagram of `size` sent at `now` arrives, once or more often or not at all.
     fn offer(&mut self, now: Time, size: usize, rng: &mut Rng) -> Vec<Time> {
         if self.down || size > self.mtu || rng.chance(self.loss) {
+            self.dropped += 1;
             return Vec::new();
         }
         let start = self.free_at.max(now);
         if start.since(now) > self.queue {
+            self.dropped += 1;
             return Vec::new();
         }
         self.free_at = start + self.rate.time_for(ByteCount(size as u64 + 42));
@@ -208,6 +212,8 @@ struct Pair {
     digest: u64,
     /// A lane whose packets vanish.
     dead_lane: Option<u8>,
+    /// Each lane of the receiver is read so much later than the one before.
+    lane_lag: Duration,
 }
 
 const RECEIVER_PORT: u16 = 2000;
@@ -284,6 +290,7 @@ impl Setup {
             slab: vec![0; BATCH_BYTES],
             digest: 0,
             dead_lane: None,
+            lane_lag: Duration::ZERO,
         }
     }
 }
@@ -367,6 +374,7 @@ impl Pair {
         let link = if by_sender { &mut self.forward } else { &mut self.back };
         for at in link.offer(self.now, bytes.len(), &mut self.rng) {
             self.sent += 1;
+            let at = if by_sender { at + self.lane_lag * u64::from(lane) } else { at };
             let flying = Flying { to_receiver: by_sender, lane, from, bytes: bytes.to_vec() };
             self.flying.insert((at, self.sent), flying);
         }

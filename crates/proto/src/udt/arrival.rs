@@ -67,6 +67,8 @@ impl Arrival {
 
     /// So many packets came in one batch, the last of them at `at`.
     pub(crate) fn on_batch(&mut self, at: Time, packets: u32) {
+        // By another lane an older one may come later.
+        let at = self.last.map_or(at, |last| last.max(at));
         let Some(last) = self.last.replace(at) else { return };
         let span = at.since(last);
         let packets = u64::from(packets.max(1));

@@ -41,6 +41,8 @@ pub(crate) struct PacketPair {
     newest: Option<(u64, Duration)>,
     pairs: Ring,
     runs: Ring,
+    /// What runs too short to be measured bound from below.
+    bounds: Ring,
     since_run: u32,
 }
 
@@ -61,6 +63,7 @@ impl PacketPair {
             newest: None,
             pairs: Ring::default(),
             runs: Ring::default(),
+            bounds: Ring::default(),
             since_run: 0,
         }
     }
@@ -113,7 +116,10 @@ impl PacketPair {
         // Of a sender of trains pairs are believed only if most of them are far apart: on a fast
         // path those that are have been torn apart by a late thread.
         let fastest = PacketRate::of_interval(PLAIN_GAP)?;
-        self.pairs.median().filter(|rate| !self.trains || *rate <= fastest)
+        let pairs = self.pairs.median().filter(|rate| !self.trains || *rate <= fastest);
+        // On a path faster than any run can show, the bound is far better than nothing: the
+        // sender asks how much is free, to the next power of ten.
+        pairs.or_else(|| self.bounds.median().filter(|_| self.bounds.count >= ENOUGH))
     }
 
     fn end_run(&mut self) {
@@ -124,9 +130,13 @@ impl PacketPair {
         {
             self.run.push(packets, span);
         }
-        if let Spread::Measured { packets, span } = self.run.finish() {
-            self.runs.push(packets, span);
-            self.since_run = 0;
+        match self.run.finish() {
+            Spread::Measured { packets, span } => {
+                self.runs.push(packets, span);
+                self.since_run = 0;
+            }
+            Spread::AtMost { packets, span } => self.bounds.push(packets, span),
+            Spread::TooShort => {}
         }
     }
 }

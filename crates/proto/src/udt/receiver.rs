@@ -110,7 +110,7 @@ impl Receiver {
             told: config.first,
             most_room: window,
             rtt: Rtt::new(config.variant),
-            trend: Trend::default(),
+            trend: Trend::new(trains),
             sampled: None,
             tests: 0,
             rises: 0,

@@ -30,6 +30,8 @@ use self::timers::Quiet;
 const PROBE_EVERY: (u64, u64) = (64, 16_384);
 /// How many they are at first, and at most: while they tell nothing it doubles.
 const PROBE: (u32, u32) = (32, 512);
+/// Trains further apart than a thread needs for one have not left back to back.
+const BACK_TO_BACK: Duration = Duration::from_micros(100);
 /// What a default socket buffer (264 joined datagrams) holds in any case.
 const PROBE_SAFE: u32 = 128;
 /// More than that only as far as the pace lets as many leave in this time.
@@ -101,8 +103,9 @@ pub(crate) struct Sender {
     pace: Pace,
     /// New units below this leave at once.
     at_once: u64,
-    /// New units have left without a pause since the sender last had to wait.
-    streak: bool,
+    /// New units have left without a pause since the sender last had to wait; what leaves by this
+    /// time does so right behind them.
+    streak: Option<Time>,
     /// The next unit that begins such a run, and its length.
     probe: (u64, u32),
     limit: Limit,
@@ -140,7 +143,7 @@ impl Sender {
             hole: Hole::default(),
             pace: Pace::default(),
             at_once: config.first,
-            streak: false,
+            streak: None,
             probe: (config.first + PROBE_EVERY.0, PROBE.0),
             limit: Limit::Idle,
             app_limited: false,
@@ -167,7 +170,7 @@ impl Sender {
             Err(limit) => {
                 self.limit = limit;
                 self.window_limited |= limit == Limit::Window;
-                self.streak = false;
+                self.streak = None;
                 if limit != Limit::Pacing {
                     self.pace.hold();
                 }
@@ -191,7 +194,7 @@ impl Sender {
         if next < self.at_once && fresh > 0 && probe > 0 {
             let count = (self.at_once - next).min(probe).min(fresh);
             let count = count.min(u64::from(self.config.train.max(2))) as u32;
-            return Ok(Leave::Fresh { count, joined: self.streak });
+            return Ok(Leave::Fresh { count, joined: self.is_joined(now) });
         }
         let paced = now < self.pace.next();
         if let Some((first, count)) = self.flight.next_lost(self.quantum()) {
@@ -203,7 +206,20 @@ impl Sender {
             return Err(Limit::Pacing);
         }
         let count = self.quantum().min(room).min(fresh) as u32;
-        Ok(Leave::Fresh { count, joined: self.streak })
+        Ok(Leave::Fresh { count, joined: self.is_joined(now) })
+    }
+
+    /// Whether what leaves now does so right behind what left before.
+    fn is_joined(&self, now: Time) -> bool {
+        self.streak.is_some_and(|until| now <= until)
+    }
+
+    /// Until when it would, so many bytes having left now. A thread that was put aside in between
+    /// was not back to back, nor one that was late and sends at the pace: that would measure itself.
+    fn streak_until(&self, now: Time, wire: ByteCount) -> Time {
+        let pace = self.pacing_rate().filter(|_| self.flight.next() >= self.at_once);
+        let paced = pace.map_or(BACK_TO_BACK, |rate| rate.time_for(wire) / 2);
+        now + paced.min(BACK_TO_BACK)
     }
 
     /// How many new units flow window and receiver allow, or which of them forbids any.
@@ -274,15 +290,15 @@ impl Sender {
             return;
         }
         let index = if again {
-            self.streak = false;
+            self.streak = None;
             self.flight.again(first, count)
         } else {
             debug_assert_eq!(first, self.flight.next(), "new units are numbered in turn");
-            self.streak = true;
             self.flight.push(now, count)
         };
         if !again {
             self.plan_pairs(first, count);
+            self.streak = Some(self.streak_until(now, wire));
         }
         self.quiet.on_sent(now);
         self.pace.sent(now, wire, self.pacing_rate());

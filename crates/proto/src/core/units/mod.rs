@@ -8,6 +8,7 @@
 //! planned again under new ones.
 
 mod map;
+mod order;
 mod receiver;
 mod sender;
 mod wire;

@@ -3,6 +3,7 @@
 use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, Duration, Time};
 
+use super::order::Order;
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
 use crate::config::CoreConfig;
@@ -20,6 +21,8 @@ pub(crate) struct UnitReceiver {
     udt: udt::Receiver,
     /// Units that were placed and that the feedback is still to be told: first and end.
     placed: Option<(u64, u64)>,
+    /// What came by another lane than what is before it.
+    order: Order,
     /// What the batch that is being worked through brought so far.
     batch: Option<Batch>,
     host_drops: [u32; LANES],
@@ -50,6 +53,7 @@ impl UnitReceiver {
         let mut receiver = Self {
             udt: udt::Receiver::new(udt, now),
             placed: None,
+            order: Order::default(),
             batch: None,
             host_drops: [0; LANES],
             drain: Drain::new(now, config.room),
@@ -72,14 +76,17 @@ impl UnitReceiver {
         if self.placed.is_some_and(|(_, end)| end != unit) {
             self.flush(now);
         }
-        self.udt.check(unit)
+        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.udt.check(unit) }
     }
 
     /// Whether so many units from `first` on are all new.
     pub(crate) fn all_new(&self, first: u64, count: u32) -> bool {
-        let top = self.placed.map_or(0, |(_, end)| end).max(self.udt.top());
-        let last = first + u64::from(count) - 1;
-        first >= top && self.udt.check(last) == Seen::New
+        let end = first + u64::from(count);
+        let apart = self.placed.is_none_or(|placed| first >= placed.1 || end <= placed.0);
+        apart
+            && first >= self.udt.top()
+            && !self.order.overlaps(first, end)
+            && self.udt.check(end - 1) == Seen::New
     }
 
     /// Consecutive units came, placed or not.
@@ -121,7 +128,17 @@ impl UnitReceiver {
 
     /// Tells the feedback what was placed.
     pub(crate) fn flush(&mut self, now: Time) {
-        if let Some((first, end)) = self.placed.take() {
+        let Some((first, end)) = self.placed.take() else { return };
+        if first > self.udt.top() {
+            self.order.hold(now, first, end);
+        } else {
+            self.udt.take(now, first, (end - first) as u32);
+        }
+    }
+
+    /// Tells the feedback what has waited for other lanes long enough.
+    fn release(&mut self, now: Time) {
+        while let Some((first, end)) = self.order.pop(now, self.udt.top()) {
             self.udt.take(now, first, (end - first) as u32);
         }
     }
@@ -131,7 +148,11 @@ impl UnitReceiver {
         self.flush(now);
         self.lane = lane;
         if let Some(Batch { first, last, packets }) = self.batch.take() {
+            self.order.on_batch(now, lane, last.saturating_add(1));
             self.udt.on_batch(received_at, first.first, last, packets, first.joined);
+        }
+        if !self.order.is_empty() {
+            self.release(now);
         }
     }
 
@@ -142,7 +163,7 @@ impl UnitReceiver {
         self.drain.update(now, room);
         let credit = Credit { room, drain: self.drain.rate };
         let bytes = credit.limit(self.udt.rtt().unwrap_or(Duration::ZERO));
-        self.udt.set_room(now, bytes.get() / self.size + self.udt.held());
+        self.udt.set_room(now, bytes.get() / self.size + self.udt.held() + self.order.len());
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
@@ -168,15 +189,21 @@ impl UnitReceiver {
     /// The sender said something of the data.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         self.flush(now);
+        if matches!(message, Message::Drop { .. }) {
+            while let Some((first, end)) = self.order.pop_all() {
+                self.udt.take(now, first, (end - first) as u32);
+            }
+        }
         self.udt.on_message(now, message)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.release(now);
         self.udt.handle_timeout(now);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.udt.poll_timeout()
+        self.udt.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
     }
 
     /// What to tell the sender.

@@ -236,6 +236,11 @@ impl UnitSender {
         more
     }
 
+    /// The controller's pace, if it has one.
+    pub(crate) fn rate(&self) -> Option<DataRate> {
+        self.udt.controller_rate()
+    }
+
     /// The path answered a ping: what the breaker held back for want of feedback may leave.
     pub(crate) fn on_alive(&mut self, now: Time) {
         self.alive = true;
