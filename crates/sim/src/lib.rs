@@ -16,6 +16,7 @@
 mod agent;
 pub mod bench;
 mod check;
+pub mod direct;
 mod error;
 pub mod file;
 pub mod fuzzing;
