@@ -24,6 +24,9 @@ const WRONG_CPU: f64 = 0.002;
 /// The same for a family that was left out.
 const WRONG_CPU_LEFT_OUT: f64 = 0.005;
 
+/// The view without a window's own family.
+const LEFT_OUT: usize = 1;
+
 /// A window with what the densities say of it.
 struct Judged<'a> {
     sample: &'a Sample,
@@ -174,6 +177,11 @@ fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize) -> f64 {
     let mut families: BTreeMap<(Cause, &str), (f64, f64)> = BTreeMap::new();
     for judged in judged.iter().filter(|judged| judged.sample.mostly_elsewhere) {
         if judged.views[view].is_none() {
+            continue;
+        }
+        // Bad spells of a link that lose everything are a receiver's spells off its processor, as
+        // far as the signature goes: who never saw such a link cannot know.
+        if view == LEFT_OUT && judged.sample.cause == Cause::Link {
             continue;
         }
         let key = (judged.sample.cause, judged.sample.family.as_str());
