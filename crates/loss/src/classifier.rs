@@ -6,14 +6,15 @@ use crate::features::Features;
 use crate::own::Posterior;
 use crate::paper::SURE;
 use crate::{
-    Cause, ComplexityMeter, Delay, Model, PaperVerdict, Signature, success_proportion, successes,
+    Cause, ComplexityMeter, Delay, HostDrops, Model, PaperVerdict, Signature, success_proportion,
+    successes,
 };
 
 /// What is known of one window.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     signature: &'a Signature,
-    host_drops: Option<u64>,
+    host_drops: Option<HostDrops>,
     delay: Option<&'a Delay>,
 }
 
@@ -23,10 +24,10 @@ impl<'a> Evidence<'a> {
         Self { signature, host_drops: None, delay: None }
     }
 
-    /// With the datagrams that the receiving host dropped itself while the window arrived
+    /// With what the receiving host dropped itself while the window arrived, by its own counter
     /// (SO_RXQ_OVFL). Only a host that counts may say 0.
-    pub fn host_drops(self, datagrams: Option<u64>) -> Self {
-        Self { host_drops: datagrams, ..self }
+    pub fn host_drops(self, counted: Option<HostDrops>) -> Self {
+        Self { host_drops: counted, ..self }
     }
 
     /// With the one-way delay around the losses.
@@ -95,6 +96,8 @@ pub enum Basis {
     NoLoss,
     /// The host's own counter.
     HostCounter,
+    /// The host's own counter, which fits all losses and a part of them, and the signature.
+    CounterAndSignature,
     /// The signature.
     Signature,
     /// The signature and the delay around the losses.
@@ -144,17 +147,17 @@ impl<'m> Classifier<'m> {
         };
         verdict.paper = size.paper.classify(verdict.loss_rate, complexity, success);
         let mut opinion = size.own.opinion(&features, None);
-        if let Some(drops) = evidence.host_drops {
-            opinion = opinion.with_counter(drops, signature.lost() as u64);
+        let delayed = features.delay.iter().any(Option::is_some);
+        let mut basis = if delayed { Basis::SignatureAndDelay } else { Basis::Signature };
+        if let Some(counter) = evidence.host_drops {
+            (opinion, basis) = opinion.with_counter(counter, signature.lost() as u64);
         }
-        let counted = evidence.host_drops.is_some();
-        let decision = opinion.decide(size.own.thresholds, counted);
+        let decision = opinion.decide(size.own.thresholds, basis);
         verdict.basis = match () {
-            () if counted => Basis::HostCounter,
+            () if basis == Basis::HostCounter => basis,
             () if !near => Basis::WindowLength,
             () if decision.unlike => Basis::Unlike,
-            () if features.delay.iter().any(Option::is_some) => Basis::SignatureAndDelay,
-            () => Basis::Signature,
+            () => basis,
         };
         if matches!(verdict.basis, Basis::WindowLength | Basis::Unlike) {
             return verdict;

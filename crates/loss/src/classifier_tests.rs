@@ -2,7 +2,8 @@ use super::*;
 use crate::Window;
 
 fn classify(signature: &Signature, drops: Option<u64>) -> Verdict {
-    Classifier::new(Model::builtin()).classify(&Evidence::new(signature).host_drops(drops))
+    let counted = drops.map(HostDrops::datagrams);
+    Classifier::new(Model::builtin()).classify(&Evidence::new(signature).host_drops(counted))
 }
 
 /// A receiver off its processor now and then: solid runs.
@@ -59,6 +60,15 @@ fn the_counter_overrules_the_signature() {
     let none = classify(&signature, Some(0));
     assert!(none.cause != Cause::Cpu && none.p_cpu < 0.05, "{none:?}");
     assert_eq!(classify(&signature, Some(lost / 2)).cause, Cause::Hybrid);
+}
+
+#[test]
+fn a_count_of_joined_buffers_leaves_the_rest_to_the_signature() {
+    let signature = solid();
+    let evidence = Evidence::new(&signature);
+    let counted = HostDrops::buffers(signature.lost() as u64 / 16, 64);
+    let verdict = Classifier::new(Model::builtin()).classify(&evidence.host_drops(Some(counted)));
+    assert_eq!((verdict.cause, verdict.basis), (Cause::Cpu, Basis::CounterAndSignature));
 }
 
 #[test]

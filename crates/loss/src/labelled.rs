@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cause, Delay, Signature, SignatureError};
+use crate::{Cause, Delay, HostDrops, Signature, SignatureError};
+
+/// Most datagrams that Linux joins to one buffer.
+const MOST_JOINED: u64 = 64;
 
 /// One labelled signature; as JSON, one line of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,6 +159,17 @@ impl From<Labelled> for Record {
             delay: labelled.delay,
             more: labelled.more,
         }
+    }
+}
+
+impl Labelled {
+    /// What the host counted, as evidence: where its maker wrote down `joins`, a count may stand
+    /// for as many datagrams as fit a receive buffer.
+    pub fn counted(&self) -> Option<HostDrops> {
+        let of = |key| self.more.get("meta").and_then(|meta| meta.get(key));
+        let joins = of("joins").and_then(serde_json::Value::as_bool) == Some(true);
+        let most = if joins { MOST_JOINED } else { 1 };
+        self.host_drops.map(|counted| HostDrops::buffers(counted, most))
     }
 }
 

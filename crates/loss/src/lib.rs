@@ -39,6 +39,7 @@ pub use complexity::{ComplexityMeter, WordLength, complexity, distinct_words};
 pub use delay::{Delay, DelayAround};
 pub use features::{DELAY, Features, PATTERN};
 pub use gaussian::{Mixture, Part};
+pub use hostdrops::HostDrops;
 pub use labelled::{Labelled, LabelledError, Lost, Split};
 pub use model::{FORMAT, Model, ModelError, Provenance, SizeModel};
 pub use own::{CauseModel, FamilyModel, Opinion, OwnModel, Posterior, Thresholds};

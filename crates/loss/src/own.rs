@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::features::{DELAY, Features, PATTERN};
 use crate::gaussian::{Mixture, ln_sum};
 use crate::paper::SURE;
-use crate::{Cause, hostdrops};
+use crate::{Basis, Cause, HostDrops};
 
 /// Share of every cause's density that is the background.
 const BACKGROUND: f64 = 1e-3;
@@ -215,19 +215,26 @@ struct Score<'a> {
 }
 
 impl Opinion {
-    /// The opinion of a host that counted `drops` of `lost`: the counter says whose the losses
-    /// are; the signature only tells a full queue from an erring link.
-    pub(crate) fn with_counter(mut self, drops: u64, lost: u64) -> Self {
-        let [cpu, hybrid, elsewhere] = hostdrops::posterior(drops, lost);
-        let [network, _, _, link] = self.posterior;
+    /// The opinion with a host's own count of drops. The count says whose the losses are; the
+    /// signature only tells a full queue from an erring link, and, where one count may stand for
+    /// many datagrams, whether the host's losses are all there is.
+    pub(crate) fn with_counter(mut self, counter: HostDrops, lost: u64) -> (Self, Basis) {
+        let [network, cpu, hybrid, link] = self.posterior;
+        if counter.leaves_open(lost) {
+            // Some were the host's: nothing else alone explains the window.
+            self.posterior = [0.0, cpu, network + hybrid + link, 0.0];
+            return (self, Basis::CounterAndSignature);
+        }
+        let [cpu, hybrid, elsewhere] = counter.posterior(lost);
         let rest = network + link;
         let share = if rest > 0.0 { link / rest } else { 0.0 };
         self.posterior = [elsewhere * (1.0 - share), cpu, hybrid, elsewhere * share];
-        self
+        (self, Basis::HostCounter)
     }
 
     /// The verdict, and whether a guard spoke against the processor.
-    pub(crate) fn decide(&self, thresholds: Thresholds, counted: bool) -> Decision {
+    pub(crate) fn decide(&self, thresholds: Thresholds, basis: Basis) -> Decision {
+        let counted = basis == Basis::HostCounter;
         let [network, cpu, hybrid, link] = self.posterior;
         let unlike = !counted && !self.like.contains(&true);
         let cause = match () {

@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::{Delay, Labelled, Signature, paper};
+use crate::{Delay, HostDrops, Labelled, Signature, paper};
 
 /// How files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Found {
     /// Which packets arrived.
     pub signature: Signature,
     /// The receiving host's own counter, where the file has it.
-    pub host_drops: Option<u64>,
+    pub host_drops: Option<HostDrops>,
     /// The delay around the losses, where the file has it.
     pub delay: Option<Delay>,
 }
@@ -153,8 +153,8 @@ impl Found {
         match window.filter(|window| *window < labelled.signature.len()) {
             None => vec![Ok(Self {
                 place,
+                host_drops: labelled.counted(),
                 signature: labelled.signature,
-                host_drops: labelled.host_drops,
                 delay: labelled.delay,
             })],
             Some(window) => labelled

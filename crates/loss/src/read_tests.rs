@@ -51,7 +51,10 @@ fn records_bring_their_evidence() {
         .expect("opens")
         .collect::<Result<_, _>>()
         .expect("reads");
-    assert_eq!((found[0].signature.to_string().as_str(), found[0].host_drops), ("1001", Some(2)));
+    assert_eq!(
+        (found[0].signature.to_string().as_str(), found[0].host_drops),
+        ("1001", Some(HostDrops::datagrams(2)))
+    );
     let cut: Vec<_> = Signatures::open(&record[..], Options { window: Some(3) })
         .expect("opens")
         .collect::<Result<_, _>>()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Sample;
 use crate::own::{LnDensities, Opinion, normalised};
-use crate::{Cause, OwnModel};
+use crate::{Basis, Cause, OwnModel};
 
 /// Windows of each family that are used here.
 const MOST_WINDOWS: usize = 500;
@@ -196,5 +196,5 @@ fn called_cpu(own: &OwnModel, judged: &Judged<'_>, view: usize) -> bool {
     let Some(view) = &judged.views[view] else { return false };
     let posterior = posterior(view, &priors(own), own.temperature);
     let opinion = Opinion { posterior, like: like(own, view), family: None };
-    opinion.decide(own.thresholds, false).cause == Cause::Cpu
+    opinion.decide(own.thresholds, Basis::Signature).cause == Cause::Cpu
 }

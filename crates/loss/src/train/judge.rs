@@ -99,7 +99,7 @@ impl<'m> Judge<'m> {
             self.count(Kind::Delay, labelled, &verdict, verdict.cause, verdict.p_cpu);
         }
         if labelled.host_drops.is_some() {
-            let verdict = self.classifier.classify(&plain.host_drops(labelled.host_drops));
+            let verdict = self.classifier.classify(&plain.host_drops(labelled.counted()));
             self.count(Kind::Counter, labelled, &verdict, verdict.cause, verdict.p_cpu);
         }
     }
