@@ -2,7 +2,10 @@
 
 use std::fmt::Debug;
 
+use packtrain_loss::Verdict;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use crate::collector::LossWindow;
 
 /// A controller of how much and how fast a flow sends.
 pub trait CongestionController: Debug + Send {
@@ -60,6 +63,23 @@ pub trait CongestionController: Debug + Send {
     /// A train that the controller would like sent back to back to measure the path.
     fn probe(&self) -> Option<ProbeTrain> {
         None
+    }
+
+    /// Whether it gives windows to be judged (`poll_signature`). For one that does not, the flow
+    /// collects them itself ([`Watched`](crate::Watched)): statistics want them of every flow.
+    fn collects(&self) -> bool {
+        false
+    }
+
+    /// A window with losses whose cause it wants to hear. Judging takes a while, so its owner does
+    /// it elsewhere and comes back with `on_verdict`; a controller does not wait for it.
+    fn poll_signature(&mut self) -> Option<LossWindow> {
+        None
+    }
+
+    /// The cause of the losses of the window of this number.
+    fn on_verdict(&mut self, now: Time, window: u64, verdict: &Verdict) {
+        let _ = (now, window, verdict);
     }
 
     /// The controller's inner state in a few words, for logs and `--explain`.

@@ -8,8 +8,10 @@
 mod bbr;
 #[cfg(test)]
 mod bottleneck;
+mod collector;
 mod cubic;
 mod fixed;
+pub mod fobs;
 mod highspeed;
 #[cfg(test)]
 mod hostile;
@@ -19,11 +21,14 @@ mod registry;
 mod reno;
 mod scalable;
 pub mod udt;
+mod watched;
 mod window;
 
 pub use bbr::Bbr;
+pub use collector::{Collector, LossWindow};
 pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use fobs::Fobs;
 pub use highspeed::HighSpeed;
 pub use interface::{
     CongestionController, Feedback, LossRange, ProbeTrain, RttSample, Sent, Signal, Signals,
@@ -32,3 +37,4 @@ pub use registry::{BuildError, ControllerConfig, Start, build, build_with, names
 pub use reno::Reno;
 pub use scalable::Scalable;
 pub use udt::Udt;
+pub use watched::Watched;

@@ -5,6 +5,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, ParseError, Time, parse_rat
 use crate::bbr::Bbr;
 use crate::cubic::Cubic;
 use crate::fixed::Fixed;
+use crate::fobs::{Fobs, Options};
 use crate::highspeed::HighSpeed;
 use crate::interface::CongestionController;
 use crate::native::Native;
@@ -91,6 +92,12 @@ pub fn names() -> &'static [&'static str] {
         "udt:grid",
         "udt:ns2-2003",
         "udt:udt4",
+        "fobs",
+        "fobs:window",
+        "fobs:rate",
+        "fobs:ours",
+        "fobs:paper",
+        "fobs:blind",
     ]
 }
 
@@ -136,6 +143,11 @@ pub fn build_with(
         ("udt", Some(a)) => match Variant::named(a) {
             Some(variant) => Ok(Box::new(Udt::new(config, variant))),
             None => Err(BuildError::Argument { name: "udt", argument: a.to_owned() }),
+        },
+        ("fobs", None) => Ok(Box::new(Fobs::new(config, Options::default()))),
+        ("fobs", Some(a)) => match Options::parse(a) {
+            Some(options) => Ok(Box::new(Fobs::new(config, options))),
+            None => Err(BuildError::Argument { name: "fobs", argument: a.to_owned() }),
         },
         (stem, Some(a)) => match names().iter().find(|known| **known == stem) {
             Some(name) => Err(BuildError::Argument { name, argument: a.to_owned() }),

@@ -1,0 +1,108 @@
+//! The first rate. The paper takes one that its user asks for; who asks for none gets what the path
+//! turns out to have. The rate doubles as long as what is delivered follows it, and ends at what was
+//! delivered most. Losses of these few round trips are not the transfer's: they are not judged and
+//! not part of the long-term rate of loss.
+
+use packtrain_units::{DataRate, Duration, Time};
+
+use crate::interface::Feedback;
+
+/// The first step: so many packets a round trip, at most this many bytes a second (100 Mbit/s).
+const FIRST: (f64, f64) = (32.0, 12.5e6);
+/// The rate of delivery is measured over a round trip, at least over this.
+const SPAN: Duration = Duration::from_millis(20);
+/// Delivery below this share of the rate has found a limit...
+const FOLLOWS: f64 = 0.75;
+/// ...unless it grows on: then it is only late, so many steps at most.
+const PATIENCE: u32 = 2;
+/// A queue is there when the round trip is longer than its least by a quarter and this.
+const QUEUE: Duration = Duration::from_millis(5);
+/// So many lost packets of a step, and so large a share of it, end the launch.
+const LOSS: (u64, f64) = (16, 0.02);
+
+/// The launch of one flow.
+#[derive(Debug)]
+pub(super) struct Launch {
+    rate: f64,
+    since: Option<Time>,
+    best: f64,
+    sent: u64,
+    lost: u64,
+    flat: u32,
+    /// The limit was found; until then the queue empties.
+    retreat: Option<Time>,
+}
+
+impl Launch {
+    pub(super) fn new() -> Self {
+        Self { rate: FIRST.1, since: None, best: 0.0, sent: 0, lost: 0, flat: 0, retreat: None }
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        if self.retreat.is_some() { self.best / 2.0 } else { self.rate }
+    }
+
+    pub(super) fn on_sent(&mut self, packets: u32) {
+        self.sent += u64::from(packets);
+    }
+
+    /// Takes what is told; gives the rate to go on at once the launch is over.
+    pub(super) fn on_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        (rtt, least): (Duration, Duration),
+        mtu: f64,
+        most: f64,
+    ) -> Option<f64> {
+        let now = feedback.now;
+        if let Some(until) = self.retreat {
+            return (now >= until).then_some(self.best);
+        }
+        let Some(since) = self.since else {
+            let first = FIRST.0 * mtu / rtt.as_secs_f64().max(1e-6);
+            self.step(now, first.min(FIRST.1).min(most));
+            return None;
+        };
+        let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
+        // Before a round trip has passed it is the step before that is told of.
+        if now.since(since) > rtt {
+            self.lost += feedback.lost.iter().map(|l| u64::from(l.count)).sum::<u64>();
+        }
+        let before = self.best;
+        self.best = self.best.max(delivered.unwrap_or(0.0)).min(most);
+        let queued = feedback.rtt.is_some_and(|r| r.latest > least + least / 4 + QUEUE);
+        let lossy = self.lost > LOSS.0 && self.lost as f64 > LOSS.1 * self.sent as f64;
+        if (queued || lossy) && self.best > 0.0 {
+            self.retreat = Some(now + rtt + SPAN);
+            return None;
+        }
+        let told = delivered.filter(|_| now.since(since) >= rtt + rtt.max(SPAN));
+        let delivered = told?;
+        if delivered >= FOLLOWS * self.rate {
+            if self.rate >= most {
+                return Some(most);
+            }
+            self.step(now, (self.rate * 2.0).min(most));
+        } else if feedback.app_limited {
+            self.since = Some(now);
+        } else {
+            self.flat = if self.best > before * 1.1 { self.flat } else { self.flat + 1 };
+            self.since = Some(now);
+            if self.flat > PATIENCE {
+                self.retreat = Some(now + rtt + SPAN);
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, now: Time, rate: f64) {
+        (self.rate, self.since) = (rate, Some(now));
+        (self.sent, self.lost, self.flat) = (0, 0, 0);
+    }
+}
+
+/// Bytes a second of a rate.
+pub(super) fn bytes(rate: DataRate) -> f64 {
+    rate.as_bps() as f64 / 8.0
+}

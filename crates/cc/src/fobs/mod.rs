@@ -1,0 +1,343 @@
+//! FOBS (Dickens, "A Lightweight, High Performance Communication Protocol for Grid Computing"): a
+//! constant rate, and a new one only when the network has lost something.
+//!
+//! Packets are sent in windows. Of a window with losses the signature is given to a classifier
+//! (`poll_signature`), which runs where its owner likes, and the flow goes on meanwhile. If the
+//! receiving host's processor was the cause, nothing happens (section 4.1.1: the long-term loss
+//! rate is updated as if nothing were lost). Otherwise the loss enters the long-term rate p, the
+//! window is w(p) of HighSpeed TCP or, below Low_Window, of standard TCP, and the rate is w / RTT.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options` | window or rate mode, whose verdict counts, sizes |
+//! | `response` | w(p), and p |
+//! | `launch` | the first rate, where none is asked for |
+
+mod launch;
+mod options;
+mod response;
+
+use std::collections::VecDeque;
+
+use packtrain_loss::{Cause, Verdict};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use self::launch::{Launch, bytes};
+pub use self::options::{Judge, Mode, Options};
+use self::response::LongTerm;
+pub use self::response::window;
+use crate::collector::{Collector, LossWindow};
+use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::registry::{ControllerConfig, quantum};
+
+/// Packets of a window: 100 MB of the paper's 1024-byte packets, and the shorter ones that
+/// classifiers have models for, for paths on which the long one would take too long.
+pub const WINDOW_PACKETS: [u64; 3] = [97_656, 24_414, 6_104];
+/// A window that takes longer is ended.
+pub const LONGEST_WINDOW: Duration = Duration::from_secs(5);
+/// P(CPU) above which losses are no congestion (section 4.1).
+const SURE: f64 = 0.95;
+/// Windows that wait for a verdict. One that is pushed out is taken for the network's.
+const MOST_WAITING: usize = 4;
+/// A measured rate grows by this after a window without losses and without a queue.
+const GROWTH: f64 = 17.0 / 16.0;
+/// After growth that made a queue so many windows pass without growth.
+const PAUSE: u32 = 8;
+/// A queue stands when the round trip is longer than its least by an eighth and this.
+const QUEUE: Duration = Duration::from_millis(3);
+/// Never slower than so many packets a round trip.
+const LEAST_PACKETS: f64 = 2.0;
+/// The rate before anything is known, in bytes a second: a packet in about a millisecond.
+const LEAST_RATE: f64 = 12_500.0;
+/// Never faster than this, in bytes a second: 1 Tbit/s.
+const MOST_RATE: f64 = 1.25e11;
+/// A round trip is at least this long, in seconds, and at most that.
+const RTT: (f64, f64) = (20e-6, 10.0);
+
+/// The longest window that ends in time at this many packets a second.
+pub fn packets_at(rate: f64) -> u64 {
+    let fits = |packets: &u64| *packets as f64 <= rate * LONGEST_WINDOW.as_secs_f64() / 2.0;
+    WINDOW_PACKETS.into_iter().find(fits).unwrap_or(WINDOW_PACKETS[2])
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Fobs {
+    options: Options,
+    mtu: f64,
+    collector: Collector,
+    launch: Option<Launch>,
+    loss: LongTerm,
+    /// Bytes a second.
+    rate: f64,
+    /// What is asked for, or what the path was found to have.
+    most: f64,
+    /// Nothing may be faster.
+    ceiling: f64,
+    /// The most before it grew last, while that is on trial, and windows without growth to come.
+    grown: Option<f64>,
+    pause: u32,
+    rtt: Option<Duration>,
+    least_rtt: Duration,
+    delivered: f64,
+    /// The application had too little to send in this window.
+    app_limited: bool,
+    /// Rate mode: when the first loss of an event was told.
+    event: Option<Time>,
+    /// Windows to be judged, and those given out: number, packets, lost.
+    out: VecDeque<LossWindow>,
+    waiting: VecDeque<(u64, u64, u64)>,
+    verdicts: [u64; 2],
+}
+
+impl Fobs {
+    /// A controller that starts.
+    pub fn new(config: &ControllerConfig, options: Options) -> Self {
+        let mtu = config.mtu.get().max(1) as f64;
+        let ceiling = config.ceiling.map_or(MOST_RATE, bytes).clamp(1.0, MOST_RATE);
+        let asked = options.rate.map(|rate| bytes(rate).min(ceiling));
+        let launch = if asked.is_some() { None } else { Some(Launch::new()) };
+        let mut controller = Self {
+            options,
+            mtu,
+            collector: Collector::new(config.now, WINDOW_PACKETS[0], LONGEST_WINDOW),
+            launch,
+            loss: LongTerm::default(),
+            rate: asked.unwrap_or(LEAST_RATE),
+            most: asked.unwrap_or(ceiling),
+            ceiling,
+            grown: None,
+            pause: 0,
+            rtt: config.rtt,
+            least_rtt: config.rtt.unwrap_or(Duration::MAX),
+            delivered: 0.0,
+            app_limited: false,
+            event: None,
+            out: VecDeque::new(),
+            waiting: VecDeque::new(),
+            verdicts: [0; 2],
+        };
+        controller.fit_window();
+        controller
+    }
+
+    fn bytes_a_second(&self) -> f64 {
+        let rate = self.launch.as_ref().map_or(self.rate, Launch::rate);
+        rate.clamp(LEAST_RATE.min(self.ceiling), self.ceiling)
+    }
+
+    fn rtt_secs(&self) -> f64 {
+        self.rtt.unwrap_or(Duration::from_millis(100)).as_secs_f64().clamp(RTT.0, RTT.1)
+    }
+
+    /// The next window's length.
+    fn fit_window(&mut self) {
+        let packets = match self.options.window {
+            Some(window) => window.get() / self.mtu as u64,
+            None => packets_at(self.bytes_a_second() / self.mtu),
+        };
+        self.collector.set_packets(packets);
+    }
+
+    fn on_launched(&mut self, now: Time, rate: f64) {
+        self.launch = None;
+        self.most = rate.clamp(LEAST_RATE, self.ceiling);
+        self.rate = self.most;
+        self.pause = 1;
+        self.collector.restart(now);
+        self.fit_window();
+    }
+
+    /// A window ended.
+    fn on_window(&mut self, window: LossWindow) {
+        let (packets, lost) = (window.signature.len() as u64, window.signature.lost() as u64);
+        self.event = None;
+        if lost == 0 {
+            self.loss.clean(packets);
+            self.grow();
+            self.set_rate(self.options.mode == Mode::Window);
+        } else if self.options.judge == Judge::Blind {
+            self.out.push_back(window);
+            self.on_congestion(packets, lost);
+        } else {
+            self.waiting.push_back((window.number, packets, lost));
+            self.out.push_back(window);
+        }
+        while self.waiting.len() > MOST_WAITING {
+            // Nobody judges, or too slowly.
+            if let Some((_, packets, lost)) = self.waiting.pop_front() {
+                self.on_congestion(packets, lost);
+            }
+        }
+        while self.out.len() > MOST_WAITING {
+            self.out.pop_front();
+        }
+        self.app_limited = false;
+        self.fit_window();
+    }
+
+    /// The network lost something.
+    fn on_congestion(&mut self, packets: u64, lost: u64) {
+        self.verdicts[0] += 1;
+        self.loss.event(packets, lost);
+        self.ungrow();
+        self.set_rate(true);
+    }
+
+    /// The host lost something: no congestion.
+    fn on_host(&mut self, packets: u64) {
+        self.verdicts[1] += 1;
+        self.loss.clean(packets);
+        self.set_rate(true);
+    }
+
+    /// The rate for the loss so far; `both` ways, or only up.
+    fn set_rate(&mut self, both: bool) {
+        let allowed = match window(self.loss.rate()) {
+            Some(packets) => packets.max(LEAST_PACKETS) * self.mtu / self.rtt_secs(),
+            None => self.most,
+        };
+        let rate = allowed.min(self.most);
+        if both || rate > self.rate {
+            self.rate = rate;
+        }
+    }
+
+    /// A rate that was measured was measured once: somebody may have left since.
+    fn grow(&mut self) {
+        self.grown = None;
+        let used = self.rate >= self.most && !self.app_limited;
+        let delivered = self.delivered >= 0.9 * self.rate;
+        if self.options.rate.is_some() || !used || !delivered {
+            return;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+        } else if self.most < self.ceiling {
+            self.grown = Some(self.most);
+            self.most = (self.most * GROWTH).min(self.ceiling);
+        }
+    }
+
+    /// The growth on trial is taken back.
+    fn ungrow(&mut self) {
+        if let Some(before) = self.grown.take() {
+            self.most = before;
+            self.rate = self.rate.min(before);
+            self.pause = PAUSE;
+        }
+    }
+}
+
+impl CongestionController for Fobs {
+    fn name(&self) -> &'static str {
+        match (self.options.mode, self.options.judge) {
+            (Mode::Window, Judge::Ours) => "fobs:window",
+            (Mode::Rate, Judge::Ours) => "fobs:rate",
+            (Mode::Window, Judge::Paper) => "fobs:window,paper",
+            (Mode::Rate, Judge::Paper) => "fobs:rate,paper",
+            (Mode::Window, Judge::Blind) => "fobs:window,blind",
+            (Mode::Rate, Judge::Blind) => "fobs:rate,blind",
+        }
+    }
+
+    fn needs(&self) -> Signals {
+        Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.collector.on_sent(sent);
+        self.app_limited |= sent.app_limited;
+        if let Some(launch) = &mut self.launch {
+            launch.on_sent(sent.count);
+        }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let now = feedback.now;
+        if let Some(rtt) = feedback.rtt {
+            self.rtt = Some(rtt.smoothed);
+            self.least_rtt = self.least_rtt.min(rtt.min);
+        }
+        if let Some(rate) = feedback.delivery_rate {
+            self.delivered = bytes(rate);
+        }
+        if let Some(launch) = &mut self.launch {
+            let Some(rtt) = self.rtt else { return };
+            let rtts = (rtt, self.least_rtt);
+            if let Some(rate) = launch.on_feedback(feedback, rtts, self.mtu, self.most) {
+                self.on_launched(now, rate);
+            }
+            return;
+        }
+        let queued = |latest| latest > self.least_rtt + self.least_rtt / 8 + QUEUE;
+        if self.grown.is_some() && feedback.rtt.is_some_and(|rtt| queued(rtt.latest)) {
+            self.ungrow();
+        }
+        if self.options.mode == Mode::Rate {
+            if self.event.is_none() && self.collector.concerns(feedback) {
+                self.event = Some(now);
+            }
+            let rtt = Duration::from_secs_f64(self.rtt_secs());
+            if self.event.is_some_and(|at| now >= at + rtt) {
+                self.collector.cut();
+            }
+        }
+        if let Some(window) = self.collector.on_feedback(feedback) {
+            self.on_window(window);
+        }
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        // The rate is what counts; this only bounds what is under way when nothing is heard.
+        let span = 4.0 * self.rtt_secs() + 0.1;
+        ByteCount((self.bytes_a_second() * span).max(64.0 * self.mtu).min(1e13) as u64)
+    }
+
+    fn paces_itself(&self) -> bool {
+        true
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        Some(DataRate::from_bps(((self.bytes_a_second() * 8.0) as u64).max(1)))
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        quantum(
+            DataRate::from_bps((self.bytes_a_second() * 8.0) as u64),
+            ByteCount(self.mtu as u64),
+        )
+    }
+
+    fn collects(&self) -> bool {
+        true
+    }
+
+    fn poll_signature(&mut self) -> Option<LossWindow> {
+        self.out.pop_front()
+    }
+
+    fn on_verdict(&mut self, _now: Time, number: u64, verdict: &Verdict) {
+        let Some(at) = self.waiting.iter().position(|(n, ..)| *n == number) else { return };
+        let Some((_, packets, lost)) = self.waiting.remove(at) else { return };
+        let cpu = match self.options.judge {
+            Judge::Ours => verdict.cause == Cause::Cpu && verdict.p_cpu > SURE,
+            Judge::Paper => verdict.paper.p_cpu > SURE,
+            Judge::Blind => false,
+        };
+        if cpu { self.on_host(packets) } else { self.on_congestion(packets, lost) }
+    }
+
+    fn state(&self) -> String {
+        let what = if self.launch.is_some() { "launch" } else { "cruise" };
+        let [network, host] = self.verdicts;
+        format!(
+            "{what} at most {} p {:.2e} events {network} host {host}",
+            DataRate::from_bps((self.most * 8.0) as u64),
+            self.loss.rate(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
