@@ -19,6 +19,7 @@ mod interface;
 pub mod native;
 mod registry;
 mod reno;
+pub mod sabul;
 mod scalable;
 pub mod udt;
 mod watched;
@@ -35,6 +36,7 @@ pub use interface::{
 };
 pub use registry::{BuildError, ControllerConfig, Start, build, build_with, names};
 pub use reno::Reno;
+pub use sabul::Sabul;
 pub use scalable::Scalable;
 pub use udt::Udt;
 pub use watched::Watched;

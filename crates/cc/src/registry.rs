@@ -10,6 +10,7 @@ use crate::highspeed::HighSpeed;
 use crate::interface::CongestionController;
 use crate::native::Native;
 use crate::reno::Reno;
+use crate::sabul::{self, Sabul};
 use crate::scalable::Scalable;
 use crate::udt::{Udt, Variant};
 
@@ -98,6 +99,11 @@ pub fn names() -> &'static [&'static str] {
         "fobs:ours",
         "fobs:paper",
         "fobs:blind",
+        "sabul",
+        "sabul:linear",
+        "sabul:multiplicative",
+        "sabul:proportional",
+        "sabul:reduce",
     ]
 }
 
@@ -148,6 +154,13 @@ pub fn build_with(
         ("fobs", Some(a)) => match Options::parse(a) {
             Some(options) => Ok(Box::new(Fobs::new(config, options))),
             None => Err(BuildError::Argument { name: "fobs", argument: a.to_owned() }),
+        },
+        ("sabul", words) => match words.map_or(Some(Default::default()), sabul::Variant::named) {
+            Some(variant) => Ok(Box::new(Sabul::new(config, variant))),
+            None => Err(BuildError::Argument {
+                name: "sabul",
+                argument: words.unwrap_or_default().to_owned(),
+            }),
         },
         (stem, Some(a)) => match names().iter().find(|known| **known == stem) {
             Some(name) => Err(BuildError::Argument { name, argument: a.to_owned() }),
