@@ -15,9 +15,9 @@ const LEAST_SPAN: Duration = Duration::from_micros(500);
 const LEAST_PACKETS: u64 = 4;
 /// No run is taken for shorter than this. Ticks can hide more of it: such a run is believed only
 /// where none could be measured.
-const SHORTEST: Duration = Duration::from_micros(50);
+const SHORTEST: Duration = Duration::from_micros(20);
 /// Fewer packets than this, come in less than a tick, bound nothing that matters.
-const LEAST_BOUND: u64 = 64;
+const LEAST_BOUND: u64 = 32;
 /// With fewer stamps than this, each is taken for the end of a heap.
 const FEW_STAMPS: usize = 4;
 /// It is cut at so many stamps.
@@ -178,7 +178,7 @@ mod tests {
     fn one_heap_says_how_fast_at_least() {
         let at_most = |packets, us| Spread::AtMost { packets, span: Duration::from_micros(us) };
         assert_eq!(seen(200, 2_000, |at| at), at_most(198, 396));
-        assert_eq!(seen(200, 2_000, |_| 7), at_most(199, 50));
-        assert_eq!(seen(40, 2_000, |_| 7), Spread::TooShort);
+        assert_eq!(seen(200, 2_000, |_| 7), at_most(199, 20));
+        assert_eq!(seen(30, 2_000, |_| 7), Spread::TooShort);
     }
 }
