@@ -1,0 +1,134 @@
+//! Every window is judged by four: the paper's classifier, and ours on the pattern alone, with the
+//! delay around the losses, and with the host's counter.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use packtrain_loss::{Cause, Classifier, Evidence, Labelled, Model, paper};
+
+use crate::{Args, Failure, figure, records, tables};
+
+/// Who judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Paper,
+    Pattern,
+    Delay,
+    Counter,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 4] = [Self::Paper, Self::Pattern, Self::Delay, Self::Counter];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Pattern => "ours, pattern",
+            Self::Delay => "ours, and delay",
+            Self::Counter => "ours, and counter",
+        }
+    }
+}
+
+/// A window with what was said of it.
+pub(crate) struct Judged {
+    pub(crate) set: String,
+    pub(crate) family: String,
+    pub(crate) truth: Cause,
+    pub(crate) packets: usize,
+    pub(crate) loss_rate: f64,
+    pub(crate) complexity: f64,
+    pub(crate) success: f64,
+    /// More is lost on the path than at the host.
+    pub(crate) elsewhere: bool,
+    pub(crate) paper_conditions: bool,
+    /// Verdict and probability of the processor; none where there was no such evidence.
+    pub(crate) said: BTreeMap<Who, (Cause, f64)>,
+}
+
+/// Judges a window by all four.
+pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelled) -> Judged {
+    let plain = Evidence::new(&window.signature);
+    let verdict = classifier.classify(&plain);
+    let mut said = BTreeMap::from([
+        (Who::Paper, (verdict.paper.cause, verdict.paper.p_cpu)),
+        (Who::Pattern, (verdict.cause, verdict.p_cpu)),
+    ]);
+    if window.delay.is_some() {
+        let verdict = classifier.classify(&plain.delay(window.delay.as_ref()));
+        said.insert(Who::Delay, (verdict.cause, verdict.p_cpu));
+    }
+    if window.host_drops.is_some() {
+        let verdict = classifier.classify(&plain.host_drops(window.host_drops));
+        said.insert(Who::Counter, (verdict.cause, verdict.p_cpu));
+    }
+    let meta = window.more.get("meta").and_then(|meta| meta.get("paper"));
+    Judged {
+        set: set.to_owned(),
+        family: window.family.clone(),
+        truth: window.cause,
+        packets: window.signature.len(),
+        loss_rate: verdict.loss_rate,
+        complexity: verdict.complexity,
+        success: verdict.success_proportion.unwrap_or(0.0),
+        elsewhere: window.lost.network + window.lost.link > window.lost.host,
+        paper_conditions: meta.and_then(serde_json::Value::as_bool) == Some(true),
+        said,
+    }
+}
+
+fn all(args: &Args, model: &Model) -> Result<Vec<Judged>, Failure> {
+    let mut classifier = Classifier::new(model);
+    let mut judged = Vec::new();
+    for (set, path) in &args.files {
+        for window in records(path)?.iter().filter(|window| window.signature.lost() > 0) {
+            judged.push(judge(&mut classifier, set, window));
+        }
+    }
+    Ok(judged)
+}
+
+/// Confusion by loss rate, by family, and on the paper's own conditions.
+pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> {
+    let judged = all(args, model)?;
+    let provenance = &model.provenance;
+    let mut text = format!("Model: fitted {}, seed {}, to", provenance.date, provenance.seed);
+    for name in provenance.data.keys() {
+        let _ = write!(text, " `{}`", name.rsplit('/').next().unwrap_or(name));
+    }
+    text += ".\n\n";
+    let conditions: Vec<&Judged> =
+        judged.iter().filter(|j| j.paper_conditions && j.packets == paper::WINDOW).collect();
+    text += "### The paper's own conditions\n\n";
+    text += &tables::conditions(&conditions);
+    let sizes: Vec<(String, usize)> = {
+        let mut sizes: Vec<_> = judged.iter().map(|j| (j.set.clone(), j.packets)).collect();
+        sizes.sort_by_key(|(set, packets)| (set.clone(), std::cmp::Reverse(*packets)));
+        sizes.dedup();
+        sizes
+    };
+    for (set, packets) in &sizes {
+        let of: Vec<&Judged> =
+            judged.iter().filter(|j| j.set == *set && j.packets == *packets).collect();
+        let _ = write!(text, "### {set}, windows of {packets} packets\n\n");
+        text += &tables::bands(&of);
+        text += &tables::families(&of);
+    }
+    std::fs::write(args.out.join("confusion.csv"), tables::csv(&judged))?;
+    figure::classifier(&judged, model).write(&args.out.join("plot.svg"))?;
+    Ok(text)
+}
+
+/// How the paper's Table 2 counts: contention for the network, by metric.
+pub(crate) fn table2(args: &Args, model: &Model) -> Result<String, Failure> {
+    let judged = all(args, model)?;
+    let mut text = String::new();
+    for (set, _) in &args.files {
+        let of: Vec<&Judged> =
+            judged.iter().filter(|j| j.set == *set && j.truth == Cause::Network).collect();
+        let _ = write!(text, "### {set}\n\n{}", tables::table2(&of));
+    }
+    std::fs::write(args.out.join("confusion.csv"), tables::csv(&judged))?;
+    figure::table2(&judged).write(&args.out.join("plot.svg"))?;
+    Ok(text)
+}

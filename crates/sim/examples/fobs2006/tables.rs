@@ -1,0 +1,199 @@
+//! Tables of verdicts, in Markdown and as CSV.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use packtrain_loss::{Cause, paper};
+
+use crate::judge::{Judged, Who};
+
+/// Lower ends of the bands of loss rates.
+pub(crate) const BANDS: [f64; 6] =
+    [0.0, paper::SUCCESS_FROM, paper::COMPLEXITY_FROM, 0.002, 0.01, 0.05];
+
+const VERDICTS: [Cause; 5] =
+    [Cause::Network, Cause::Cpu, Cause::Hybrid, Cause::Link, Cause::Inconclusive];
+
+fn band(p: f64) -> usize {
+    BANDS.iter().rposition(|from| p >= *from).unwrap_or(0)
+}
+
+fn band_name(i: usize) -> String {
+    let end = BANDS.get(i + 1).map_or("1".to_owned(), |end| format!("{:.3}", end * 100.0));
+    format!("{:.3} to {end} %", BANDS[i] * 100.0)
+}
+
+/// Parts of a whole as percent; nothing of nothing is a dash.
+fn share(part: usize, whole: usize) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        whole => format!("{:.1}", 100.0 * part as f64 / whole as f64),
+    }
+}
+
+fn count(of: &[&Judged], test: impl Fn(&Judged) -> bool) -> usize {
+    of.iter().filter(|j| test(j)).count()
+}
+
+/// `who` says the processor, as surely as it takes for the sender not to slow down.
+fn acts(j: &Judged, who: Who) -> bool {
+    j.said.get(&who).is_some_and(|said| said.1 > paper::SURE)
+}
+
+fn says(j: &Judged, who: Who, cause: Cause) -> bool {
+    j.said.get(&who).is_some_and(|said| said.0 == cause)
+}
+
+/// Where the paper claims its classifier: from its least loss rate to 5 %.
+pub(crate) fn conditions(all: &[&Judged]) -> String {
+    let mut text = String::from(
+        "| truth | metric | windows | classifier | right | wrong | inconclusive | processor, > 95 % |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    let metrics = [("complexity", paper::COMPLEXITY_FROM, 0.05), ("success", paper::SUCCESS_FROM, paper::COMPLEXITY_FROM)];
+    for (truth, (metric, from, to)) in
+        [Cause::Network, Cause::Cpu].iter().flat_map(|t| metrics.map(|m| (*t, m)))
+    {
+        let of: Vec<&Judged> = all
+            .iter()
+            .copied()
+            .filter(|j| j.truth == truth && j.loss_rate >= from && j.loss_rate < to)
+            .collect();
+        for who in Who::ALL {
+            let right = count(&of, |j| says(j, who, truth));
+            let unsure = count(&of, |j| says(j, who, Cause::Inconclusive));
+            let _ = writeln!(
+                text,
+                "| {truth} | {metric} | {} | {} | {} | {} | {} | {} |",
+                of.len(),
+                who.name(),
+                share(right, of.len()),
+                share(of.len() - right - unsure, of.len()),
+                share(unsure, of.len()),
+                share(count(&of, |j| acts(j, who)), of.len()),
+            );
+        }
+    }
+    text + "\n"
+}
+
+/// Verdicts in percent by band of loss rates, for the truths network and processor.
+pub(crate) fn bands(all: &[&Judged]) -> String {
+    let mut text = String::from(
+        "Verdicts in percent: network / processor / both / link / inconclusive.\n\n| loss | truth | windows |",
+    );
+    for who in Who::ALL {
+        let _ = write!(text, " {} |", who.name());
+    }
+    text += "\n|---|---|---|---|---|---|---|\n";
+    for i in 0..BANDS.len() {
+        for truth in Cause::TRUE {
+            let of: Vec<&Judged> =
+                all.iter().copied().filter(|j| band(j.loss_rate) == i && j.truth == truth).collect();
+            if of.is_empty() {
+                continue;
+            }
+            let _ = write!(text, "| {} | {truth} | {} |", band_name(i), of.len());
+            for who in Who::ALL {
+                let cells = VERDICTS.map(|v| share(count(&of, |j| says(j, who, v)), of.len()));
+                let _ = write!(text, " {} |", cells.join(" / "));
+            }
+            text += "\n";
+        }
+    }
+    text + "\n"
+}
+
+/// For each family: what was right, and how often the processor was blamed for what the path lost.
+pub(crate) fn families(all: &[&Judged]) -> String {
+    let mut text = String::from(
+        "Right (the cause, in percent), and *called the processor's with more than 95 %* though at least half was lost \
+         on the path (number of such windows).\n\n| family | truth | windows |",
+    );
+    for who in Who::ALL {
+        let _ = write!(text, " {} |", who.name());
+    }
+    text += "\n|---|---|---|---|---|---|---|\n";
+    let mut families: BTreeMap<(Cause, &str), Vec<&Judged>> = BTreeMap::new();
+    for j in all {
+        families.entry((j.truth, &j.family)).or_default().push(j);
+    }
+    let mut totals: BTreeMap<Who, usize> = BTreeMap::new();
+    for ((truth, family), of) in &families {
+        let _ = write!(text, "| {family} | {truth} | {} |", of.len());
+        for who in Who::ALL {
+            let right = count(of, |j| says(j, who, *truth));
+            let wrong = count(of, |j| j.elsewhere && acts(j, who));
+            *totals.entry(who).or_default() += wrong;
+            let elsewhere = of.iter().any(|j| j.elsewhere);
+            let _ = match elsewhere {
+                true => write!(text, " {}, *{wrong}* |", share(right, of.len())),
+                false => write!(text, " {} |", share(right, of.len())),
+            };
+        }
+        text += "\n";
+    }
+    let elsewhere = count(all, |j| j.elsewhere);
+    let _ = write!(text, "| **all** | mostly the path's | {elsewhere} |");
+    for who in Who::ALL {
+        let wrong = totals.get(&who).copied().unwrap_or(0);
+        let _ = write!(text, " *{wrong}* = {} % |", share_fine(wrong, elsewhere));
+    }
+    text + "\n\n"
+}
+
+fn share_fine(part: usize, whole: usize) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.2}", 100.0 * part as f64 / whole as f64) }
+}
+
+/// The paper's Table 2.
+pub(crate) fn table2(all: &[&Judged]) -> String {
+    let mut text = String::from(
+        "| metric | windows | classifier | P(Net given Net) | P(CPU given Net) | of these > 95 % | 50 to 50, or inconclusive |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    let metrics = [
+        ("complexity, 0.05 to 5 %", paper::COMPLEXITY_FROM, 0.05),
+        ("success proportion, 0.008 to 0.05 %", paper::SUCCESS_FROM, paper::COMPLEXITY_FROM),
+    ];
+    for (metric, from, to) in metrics {
+        let of: Vec<&Judged> =
+            all.iter().copied().filter(|j| j.loss_rate >= from && j.loss_rate < to).collect();
+        for who in [Who::Paper, Who::Pattern, Who::Delay] {
+            let _ = writeln!(
+                text,
+                "| {metric} | {} | {} | {} | {} | {} | {} |",
+                of.len(),
+                who.name(),
+                share_fine(count(&of, |j| says(j, who, Cause::Network)), of.len()),
+                share_fine(count(&of, |j| says(j, who, Cause::Cpu)), of.len()),
+                share_fine(count(&of, |j| acts(j, who)), of.len()),
+                share_fine(count(&of, |j| says(j, who, Cause::Inconclusive)), of.len()),
+            );
+        }
+    }
+    text + "\n"
+}
+
+/// Counts of everything.
+pub(crate) fn csv(all: &[Judged]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for j in all {
+        for (who, said) in &j.said {
+            let band = BANDS[band(j.loss_rate)];
+            let sure = u8::from(said.1 > paper::SURE);
+            let key = format!(
+                "{},{},{},{},{band},{},{},{sure}",
+                j.set, j.packets, j.truth, j.family, who.name().replace(',', ""), said.0
+            );
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    let mut text = String::from(
+        "set,packets,truth,family,loss_from,classifier,verdict,cpu_over_95,windows\n",
+    );
+    for (key, count) in counts {
+        let _ = writeln!(text, "{key},{count}");
+    }
+    text
+}
