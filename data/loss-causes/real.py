@@ -204,7 +204,7 @@ def play(args, s, out):
                     # The link has no queue to speak of: what is not the host's is the wire's.
                     lost["link"], lost["network"] = lost["network"], 0
                     record["cause"] = "link" if record["cause"] == "network" else record["cause"]
-                record["meta"] |= {"scenario": s["name"], "per_packet": not s.get("offload", False),
+                record["meta"] |= {"scenario": s["name"], "joins": joined,
                                    "link_bps": int(s["link"] * MBIT)}
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
             out.flush()

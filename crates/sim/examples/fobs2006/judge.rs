@@ -58,11 +58,12 @@ pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelle
         let verdict = classifier.classify(&plain.delay(window.delay.as_ref()));
         said.insert(Who::Delay, (verdict.cause, verdict.p_cpu));
     }
-    if window.host_drops.is_some() {
-        let verdict = classifier.classify(&plain.host_drops(window.host_drops));
+    let meta = |key| window.more.get("meta").and_then(|meta| meta.get(key));
+    let flag = |key| meta(key).and_then(serde_json::Value::as_bool);
+    if let Some(counted) = window.counted() {
+        let verdict = classifier.classify(&plain.host_drops(Some(counted)));
         said.insert(Who::Counter, (verdict.cause, verdict.p_cpu));
     }
-    let meta = window.more.get("meta").and_then(|meta| meta.get("paper"));
     Judged {
         set: set.to_owned(),
         family: window.family.clone(),
@@ -72,7 +73,7 @@ pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelle
         complexity: verdict.complexity,
         success: verdict.success_proportion.unwrap_or(0.0),
         elsewhere: window.lost.network + window.lost.link > window.lost.host,
-        paper_conditions: meta.and_then(serde_json::Value::as_bool) == Some(true),
+        paper_conditions: flag("paper") == Some(true),
         said,
     }
 }

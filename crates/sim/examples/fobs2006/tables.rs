@@ -19,7 +19,7 @@ fn band(p: f64) -> usize {
 }
 
 fn band_name(i: usize) -> String {
-    let end = BANDS.get(i + 1).map_or("1".to_owned(), |end| format!("{:.3}", end * 100.0));
+    let end = BANDS.get(i + 1).map_or("100".to_owned(), |end| format!("{:.3}", end * 100.0));
     format!("{:.3} to {end} %", BANDS[i] * 100.0)
 }
 
