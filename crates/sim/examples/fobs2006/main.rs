@@ -35,8 +35,7 @@ struct Args {
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let what = words.next().ok_or("say classifier, table1 or table2")?;
-    let mut args =
-        Args { out: ".".into(), model: None, windows: 18_000, files: Vec::new() };
+    let mut args = Args { out: ".".into(), model: None, windows: 18_000, files: Vec::new() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or("a flag needs a value");
         match word.as_str() {

@@ -50,7 +50,10 @@ pub(crate) fn conditions(all: &[&Judged]) -> String {
         "| truth | metric | windows | classifier | right | wrong | inconclusive | processor, > 95 % |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    let metrics = [("complexity", paper::COMPLEXITY_FROM, 0.05), ("success", paper::SUCCESS_FROM, paper::COMPLEXITY_FROM)];
+    let metrics = [
+        ("complexity", paper::COMPLEXITY_FROM, 0.05),
+        ("success", paper::SUCCESS_FROM, paper::COMPLEXITY_FROM),
+    ];
     for (truth, (metric, from, to)) in
         [Cause::Network, Cause::Cpu].iter().flat_map(|t| metrics.map(|m| (*t, m)))
     {
@@ -88,8 +91,11 @@ pub(crate) fn bands(all: &[&Judged]) -> String {
     text += "\n|---|---|---|---|---|---|---|\n";
     for i in 0..BANDS.len() {
         for truth in Cause::TRUE {
-            let of: Vec<&Judged> =
-                all.iter().copied().filter(|j| band(j.loss_rate) == i && j.truth == truth).collect();
+            let of: Vec<&Judged> = all
+                .iter()
+                .copied()
+                .filter(|j| band(j.loss_rate) == i && j.truth == truth)
+                .collect();
             if of.is_empty() {
                 continue;
             }
@@ -184,14 +190,18 @@ pub(crate) fn csv(all: &[Judged]) -> String {
             let sure = u8::from(said.1 > paper::SURE);
             let key = format!(
                 "{},{},{},{},{band},{},{},{sure}",
-                j.set, j.packets, j.truth, j.family, who.name().replace(',', ""), said.0
+                j.set,
+                j.packets,
+                j.truth,
+                j.family,
+                who.name().replace(',', ""),
+                said.0
             );
             *counts.entry(key).or_default() += 1;
         }
     }
-    let mut text = String::from(
-        "set,packets,truth,family,loss_from,classifier,verdict,cpu_over_95,windows\n",
-    );
+    let mut text =
+        String::from("set,packets,truth,family,loss_from,classifier,verdict,cpu_over_95,windows\n");
     for (key, count) in counts {
         let _ = writeln!(text, "{key},{count}");
     }
