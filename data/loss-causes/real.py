@@ -58,6 +58,9 @@ def scenarios():
         for flows, rate in ((1, 100), (1, 40), (4, 100), (8, 40)):
             yield dict(name=f"real-net-tcp/{cc}/{flows}/{rate}m", rate=rate, link=300, queue="1bdp", rtt="10ms",
                        tcp=(cc, flows))
+        for flows, rate, queue in ((4, 150, 60), (8, 100, 40), (16, 200, 100), (12, 60, 150)):
+            yield dict(name=f"real-net-tcp-shallow/{cc}/{flows}/{rate}m/{queue}", rate=rate, link=300,
+                       queue=f"{queue}packets", rtt="4ms", tcp=(cc, flows))
         yield dict(name=f"real-net-tcp-offload/{cc}/4", rate=300, link=1000, queue="0.5bdp", rtt="20ms", tcp=(cc, 4),
                    offload=True, train=16)
     for train, burst, queue in ((44, 60, 30), (44, 120, 40), (350, 40, 300), (700, 60, 500)):

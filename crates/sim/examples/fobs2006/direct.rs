@@ -81,7 +81,7 @@ pub(crate) fn table1(args: &Args, model: &Model) -> Result<String, Failure> {
         sets.push(label);
     }
     std::fs::write(args.out.join("expected.csv"), csv)?;
-    figure::table1(&rows, &sets).write(&args.out.join("plot.svg"))?;
+    figure::table1(&rows, &sets).write(&args.out.join(&args.plot))?;
     Ok(text)
 }
 

@@ -119,7 +119,7 @@ fn blamed(all: &[&Judged]) -> Panel {
     let who = [Who::Paper, Who::Pattern, Who::Delay];
     Panel {
         x: axis("family, losses mostly the path's", false),
-        y: Axis { zero: true, ..axis("called the processor's with > 95 %, % of windows", false) },
+        y: Axis { zero: true, ..axis("called CPU > 95 %, %", false) },
         series: who.into_iter().enumerate().map(of_who).collect(),
         categories: families.keys().map(|name| short(name)).collect(),
     }

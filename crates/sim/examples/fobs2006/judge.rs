@@ -1,12 +1,16 @@
 //! Every window is judged by four: the paper's classifier, and ours on the pattern alone, with the
 //! delay around the losses, and with the host's counter.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use packtrain_loss::{Cause, Classifier, Evidence, Labelled, Model, paper};
 
 use crate::{Args, Failure, figure, records, tables};
+
+/// Windows at least as long are shown in full.
+const SHOWN: usize = 24_414;
 
 /// Who judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,21 +106,27 @@ pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> 
         judged.iter().filter(|j| j.paper_conditions && j.packets == paper::WINDOW).collect();
     text += "### The paper's own conditions\n\n";
     text += &tables::conditions(&conditions);
-    let sizes: Vec<(String, usize)> = {
-        let mut sizes: Vec<_> = judged.iter().map(|j| (j.set.clone(), j.packets)).collect();
-        sizes.sort_by_key(|(set, packets)| (set.clone(), std::cmp::Reverse(*packets)));
-        sizes.dedup();
-        sizes
+    let mut sets: Vec<_> = judged.iter().map(|j| (j.set.clone(), Reverse(j.packets))).collect();
+    sets.sort();
+    sets.dedup();
+    let of = |set: &str, packets: usize| -> Vec<&Judged> {
+        judged.iter().filter(|j| j.set == set && j.packets == packets).collect()
     };
-    for (set, packets) in &sizes {
-        let of: Vec<&Judged> =
-            judged.iter().filter(|j| j.set == *set && j.packets == *packets).collect();
+    text += "### All sets\n\n";
+    text += tables::SUMMARY;
+    for (set, Reverse(packets)) in &sets {
+        text += &tables::summary(set, *packets, &of(set, *packets));
+    }
+    text += "\n";
+    // Of shorter windows the file of counts tells.
+    for (set, Reverse(packets)) in sets.iter().filter(|set| set.1.0 >= SHOWN) {
+        let of = of(set, *packets);
         let _ = write!(text, "### {set}, windows of {packets} packets\n\n");
         text += &tables::bands(&of);
         text += &tables::families(&of);
     }
     std::fs::write(args.out.join("confusion.csv"), tables::csv(&judged))?;
-    figure::classifier(&judged, model).write(&args.out.join("plot.svg"))?;
+    figure::classifier(&judged, model).write(&args.out.join(&args.plot))?;
     Ok(text)
 }
 
@@ -130,6 +140,6 @@ pub(crate) fn table2(args: &Args, model: &Model) -> Result<String, Failure> {
         let _ = write!(text, "### {set}\n\n{}", tables::table2(&of));
     }
     std::fs::write(args.out.join("confusion.csv"), tables::csv(&judged))?;
-    figure::table2(&judged).write(&args.out.join("plot.svg"))?;
+    figure::table2(&judged).write(&args.out.join(&args.plot))?;
     Ok(text)
 }

@@ -29,18 +29,27 @@ struct Args {
     model: Option<PathBuf>,
     /// Windows that drive the virtual sender; the measured ones are drawn again and again.
     windows: usize,
+    /// Name of the plot, .svg or .png.
+    plot: String,
     files: Vec<(String, PathBuf)>,
 }
 
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let what = words.next().ok_or("say classifier, table1 or table2")?;
-    let mut args = Args { out: ".".into(), model: None, windows: 18_000, files: Vec::new() };
+    let mut args = Args {
+        out: ".".into(),
+        model: None,
+        windows: 18_000,
+        plot: "plot.svg".to_owned(),
+        files: Vec::new(),
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or("a flag needs a value");
         match word.as_str() {
             "--out" => args.out = value()?.into(),
             "--model" => args.model = Some(value()?.into()),
+            "--plot" => args.plot = value()?,
             "--windows" => args.windows = value()?.parse()?,
             file => {
                 let (name, path) = file.split_once('=').ok_or("write NAME=FILE")?;

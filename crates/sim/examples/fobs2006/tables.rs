@@ -152,6 +152,35 @@ fn share_fine(part: usize, whole: usize) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.2}", 100.0 * part as f64 / whole as f64) }
 }
 
+/// Heading of the rows of [`summary`].
+pub(crate) const SUMMARY: &str = "\
+| set | packets | lost by the network, by the processor | classifier | network right | network called the processor's, > 95 % | \
+processor right | mostly the path's, called the processor's, > 95 % |\n|---|---|---|---|---|---|---|---|\n";
+
+/// A set in four lines.
+pub(crate) fn summary(set: &str, packets: usize, all: &[&Judged]) -> String {
+    let of = |truth| -> Vec<&Judged> { all.iter().copied().filter(|j| j.truth == truth).collect() };
+    let (network, cpu) = (of(Cause::Network), of(Cause::Cpu));
+    let elsewhere: Vec<&Judged> = all.iter().copied().filter(|j| j.elsewhere).collect();
+    let mut text = String::new();
+    for who in Who::ALL {
+        let right = |of: &[&Judged], truth| share(count(of, |j| says(j, who, truth)), of.len());
+        let blamed = |of: &[&Judged]| share_fine(count(of, |j| acts(j, who)), of.len());
+        let _ = writeln!(
+            text,
+            "| {set} | {packets} | {}, {} | {} | {} | {} | {} | {} |",
+            network.len(),
+            cpu.len(),
+            who.name(),
+            right(&network, Cause::Network),
+            blamed(&network),
+            right(&cpu, Cause::Cpu),
+            blamed(&elsewhere),
+        );
+    }
+    text
+}
+
 /// The paper's Table 2.
 pub(crate) fn table2(all: &[&Judged]) -> String {
     let mut text = String::from(
