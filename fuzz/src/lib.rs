@@ -4,6 +4,7 @@
 //! cargo-fuzz runs them through `fuzz_targets/`; `cargo xtask fuzz` runs the same bodies on
 //! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
 
+pub mod loss;
 pub mod udt4;
 
 use std::ffi::OsStr;
@@ -42,6 +43,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ticket", body: ticket, seeds: ticket_seeds },
     Target { name: "scenario", body: scenario, seeds: scenario_seeds },
     Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
+    Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
+    Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];
 
 /// A manifest segment: what decodes is valid, encodes again to the same entries, and can be

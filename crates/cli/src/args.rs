@@ -8,6 +8,7 @@ mod emulate;
 mod generate;
 mod key;
 mod later;
+mod loss;
 mod perf;
 mod serve;
 mod settings;
@@ -28,6 +29,7 @@ pub(crate) use demo::{DemoArgs, DemoEnd};
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
+pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// A network in real time between hosts of their own, for any program.
     Emulate(Box<EmulateArgs>),
+    /// Why packets were lost, read from which were.
+    Loss(LossArgs),
     /// The key of this user and the keys of known servers.
     Key(KeyArgs),
     /// What the configuration says.

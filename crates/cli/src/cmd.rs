@@ -8,6 +8,7 @@ mod explain;
 mod files_from;
 mod generate;
 mod key;
+mod loss;
 mod perf;
 mod request;
 mod serve;
@@ -31,6 +32,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),
+        Command::Loss(args) => loss::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),
         Command::Completions(args) => Ok(generate::completions(&args)),

@@ -2,6 +2,7 @@
 
 pub(crate) mod done;
 pub(crate) mod log;
+pub(crate) mod loss;
 pub(crate) mod perf;
 pub(crate) mod progress;
 pub(crate) mod quote;

@@ -190,8 +190,8 @@ fn interval(signature: &Signature) -> Option<(f64, f64)> {
 
 /// Six significant digits: more would only be noise in a file.
 fn round(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
+    if value.abs() < 1e-12 || !value.is_finite() {
+        return 0.0;
     }
     let scale = 10f64.powi(5 - value.abs().log10().floor() as i32);
     (value * scale).round() / scale

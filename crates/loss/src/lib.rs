@@ -47,3 +47,8 @@ pub use paper::{PaperModel, PaperVerdict};
 pub use signature::{Runs, Signature, SignatureError};
 pub use success::{success_proportion, successes};
 pub use window::{Window, WindowError};
+
+/// The guide's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/loss.md")]
+struct Guide;

@@ -22,9 +22,6 @@ pub(crate) enum Later {
     /// Which depots to go over.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Route(Rest),
-    /// What losses mean.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Loss(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -52,7 +49,6 @@ impl Later {
             Self::Predict(_) => ("predict", "measure with `perf client`"),
             Self::Forecast(_) => ("forecast", "measure with `perf client`"),
             Self::Route(_) => ("route", "transfers go straight from end to end"),
-            Self::Loss(_) => ("loss", "see `loss_cause` in what `cp --json` prints"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
             Self::History(_) => ("history", "keep what `cp --json` prints"),

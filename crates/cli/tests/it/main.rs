@@ -3,6 +3,7 @@
 mod common;
 mod copies;
 mod generated;
+mod loss;
 mod refusals;
 mod settings;
 mod sim;

@@ -1,0 +1,131 @@
+//! `packtrain loss train`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use packtrain_loss::train::{Judge, Trainer};
+use packtrain_loss::{Labelled, Model, Provenance, Split, WordLength, read};
+use packtrain_node::api::FailureKind;
+
+use super::{bad, failed, open, report};
+use crate::args::LossTrainArgs;
+use crate::exit::{Code, Exit, say};
+
+/// `packtrain loss train`.
+pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
+    let mut trainer = Trainer::new(WordLength::new(args.word_length).unwrap_or_default());
+    let mut provenance = Provenance {
+        program: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
+        date: date(packtrain_io::clock::wall().as_nanos() / 1_000_000_000),
+        seed: args.seed,
+        notes: args.notes.clone(),
+        ..Provenance::default()
+    };
+    for path in &args.data {
+        let digest = each(path, |labelled| trainer.add(labelled))?;
+        provenance.data.insert(name(path), digest);
+    }
+    let (used, passed) = trainer.counts();
+    say(&format!("{used} windows to train with, {passed} for testing or without loss"));
+    let model = trainer.finish(provenance).map_err(|error| Exit::usage(error.to_string()))?;
+    write(&args.out, model.to_json().as_bytes())?;
+    for size in &model.sizes {
+        say(&format!("windows of {} packets:", size.packets));
+        for (what, value) in &size.fit {
+            say(&format!("  {what}: {value:.5}"));
+        }
+    }
+    if let Some(folder) = &args.report {
+        judge(args, &model, folder)?;
+    }
+    Ok(Code::DONE)
+}
+
+/// Judges the model by the windows for testing.
+fn judge(args: &LossTrainArgs, model: &Model, folder: &Path) -> Result<(), Exit> {
+    let mut judges = BTreeMap::new();
+    for path in &args.data {
+        each(path, |labelled| {
+            if labelled.split == Split::Test {
+                let size = model.size(labelled.signature.len()).map_or(0, |(size, _)| size.packets);
+                judges.entry(size).or_insert_with(|| Judge::new(model)).add(labelled);
+            }
+        })?;
+    }
+    if judges.is_empty() {
+        return Err(Exit::usage("no records with \"split\":\"test\": there is nothing to report"));
+    }
+    let judgements: BTreeMap<_, _> =
+        judges.into_iter().map(|(size, judge)| (size, judge.finish())).collect();
+    fs::create_dir_all(folder).map_err(|error| failed(FailureKind::Fatal, folder, &error))?;
+    let json = serde_json::to_string(&judgements).unwrap_or_default() + "\n";
+    write(&folder.join("judgement.json"), json.as_bytes())?;
+    write(&folder.join("report.md"), report::text(model, &judgements).as_bytes())?;
+    write(&folder.join("reliability.svg"), report::plot(&judgements).svg().as_bytes())
+}
+
+/// Hands on every record of a file; the BLAKE3 of the file.
+fn each(path: &Path, mut take: impl FnMut(&Labelled)) -> Result<String, Exit> {
+    let mut file = Hashing { inner: open(path)?, hasher: blake3::Hasher::new() };
+    for record in read::labelled(&mut file).map_err(|error| bad(path, &error))? {
+        let (_, labelled) = record.map_err(|error| bad(path, &error))?;
+        take(&labelled);
+    }
+    io::copy(&mut file, &mut io::sink()).map_err(|error| bad(path, &error))?;
+    Ok(file.hasher.finalize().to_hex().to_string())
+}
+
+struct Hashing {
+    inner: Box<dyn Read + Send>,
+    hasher: blake3::Hasher,
+}
+
+impl Read for Hashing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Exit> {
+    fs::write(path, bytes).map_err(|error| failed(FailureKind::Fatal, path, &error))
+}
+
+/// Year-month-day of a time in seconds since 1970, by Gregorian arithmetic.
+fn date(seconds: u64) -> String {
+    // Days since 1 March of the year 0, so that leap days end years.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + carry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01"),
+            (951_782_399, "2000-02-28"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_795_305_600, "2026-11-22"),
+            (1_798_761_599, "2026-12-31"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}
