@@ -63,6 +63,8 @@ pub enum FeedbackKind {
     Native,
     /// UDT's: numbered data units, acknowledged by timer, losses reported at once; one lane.
     Udt(Variant),
+    /// FOBS's: numbered data units, acknowledged by bitmaps.
+    Fobs,
 }
 
 impl FeedbackKind {
@@ -71,13 +73,14 @@ impl FeedbackKind {
         match self {
             Self::Native => "native",
             Self::Udt(_) => "udt",
+            Self::Fobs => "fobs",
         }
     }
 
     /// Its name with the variant, such as `udt:grid`: how two ends tell each other what they mean.
     pub fn label(self) -> String {
         match self {
-            Self::Native => self.name().to_owned(),
+            Self::Native | Self::Fobs => self.name().to_owned(),
             Self::Udt(variant) => format!("{}:{}", self.name(), variant.name()),
         }
     }
@@ -86,6 +89,7 @@ impl FeedbackKind {
     pub fn labelled(label: &str) -> Option<Self> {
         match label.split_once(':') {
             None if label == "native" => Some(Self::Native),
+            None if label == "fobs" => Some(Self::Fobs),
             Some(("udt", variant)) => Variant::named(variant).map(Self::Udt),
             _ => None,
         }
@@ -96,6 +100,7 @@ impl FeedbackKind {
         match self {
             Self::Native => crate::core::native_signals(),
             Self::Udt(variant) => crate::udt::signals(variant),
+            Self::Fobs => crate::fobs::signals(),
         }
     }
 
@@ -103,7 +108,7 @@ impl FeedbackKind {
     pub(crate) fn overhead(self) -> usize {
         match self {
             Self::Native => DATA_OVERHEAD,
-            Self::Udt(_) => UNIT_OVERHEAD,
+            Self::Udt(_) | Self::Fobs => UNIT_OVERHEAD,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use packtrain_cc::CongestionController;
+use packtrain_cc::{CongestionController, LossWindow};
+use packtrain_loss::Verdict;
 use packtrain_units::{ByteCount, Offset, Time};
 
 use crate::codec::frame;
@@ -150,6 +151,17 @@ impl Flow {
     /// The next thing the owner should know. [`Event::Placed`] comes after `poll_transmit`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.core.poll_event()
+    }
+
+    /// Sender: the next window with losses that somebody should judge. That takes a fraction of a
+    /// millisecond, so the owner does it on another thread and comes back with `on_verdict`.
+    pub fn poll_signature(&mut self) -> Option<LossWindow> {
+        self.core.poll_signature()
+    }
+
+    /// Sender: why the packets of this window were lost.
+    pub fn on_verdict(&mut self, now: Time, window: &LossWindow, verdict: &Verdict) {
+        self.core.on_verdict(now, window, verdict);
     }
 
     /// Ends the flow: what is not acknowledged is returned, the peer is told (a few times; keep

@@ -20,6 +20,7 @@ mod config;
 mod core;
 mod dispersion;
 mod flow;
+mod fobs;
 mod life;
 mod mtu;
 mod pacer;
@@ -30,6 +31,7 @@ mod stats;
 mod udt;
 pub mod udt4;
 
+pub use crate::core::causes::judge;
 pub use codec::header::peek;
 pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
 pub use flow::Flow;
@@ -38,7 +40,7 @@ pub use seam::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Fill, Payload, Placed, Placement, TRAIN_PACKETS,
     Transmit,
 };
-pub use stats::{FlowStats, Limit};
+pub use stats::{FlowStats, Limit, LossTally};
 
 /// For fuzzers, what lies behind the authentication; for measurements, what is inside.
 #[doc(hidden)]
@@ -61,7 +63,7 @@ pub mod fuzzing {
                     assert_eq!(&frame::nak_pieces(ranges).concat(), ranges);
                     assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
                 }
-                Frame::Unit(_) | Frame::Ack { .. } => {
+                Frame::Unit(_) | Frame::Ack { .. } | Frame::Bitmap { .. } | Frame::Ask { .. } => {
                     assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
                 }
                 _ => {}

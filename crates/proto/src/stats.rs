@@ -1,5 +1,6 @@
 //! What a flow has done so far.
 
+use packtrain_loss::{Cause, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 /// Counters and gauges of one flow. Counters never decrease.
@@ -80,6 +81,65 @@ pub struct FlowStats {
     pub controller: String,
     /// What limits the sender now.
     pub limit: Limit,
+    /// Sender: why packets were lost, as far as judged.
+    pub loss: LossTally,
+}
+
+/// What was found to be the cause of losses, window by window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LossTally {
+    /// Windows with losses that were judged.
+    pub windows: u64,
+    /// Packets lost in them.
+    pub lost: u64,
+    /// Datagrams that the receiving host said it dropped meanwhile, a few repeats among them.
+    pub host_drops: u64,
+    /// Packets lost by what their window's verdict was.
+    by_cause: [u64; 5],
+    /// Probability of the processor, times packets lost.
+    p_cpu: f64,
+    /// The newest verdict.
+    pub last: Option<Verdict>,
+}
+
+impl LossTally {
+    const CAUSES: [Cause; 5] =
+        [Cause::Network, Cause::Cpu, Cause::Hybrid, Cause::Link, Cause::Inconclusive];
+
+    /// One more window.
+    pub(crate) fn add(&mut self, host_drops: Option<u64>, verdict: &Verdict) {
+        let lost = verdict.lost as u64;
+        self.windows += 1;
+        self.lost += lost;
+        self.host_drops += host_drops.unwrap_or(0);
+        if let Some(at) = Self::CAUSES.iter().position(|cause| *cause == verdict.cause) {
+            self.by_cause[at] += lost;
+        }
+        self.p_cpu += verdict.p_cpu * lost as f64;
+        self.last = Some(verdict.clone());
+    }
+
+    /// Packets lost in windows of this verdict.
+    pub fn of(&self, cause: Cause) -> u64 {
+        let at = Self::CAUSES.iter().position(|known| *known == cause);
+        at.map_or(0, |at| self.by_cause[at])
+    }
+
+    /// The verdict on most of the losses, once there is any.
+    pub fn cause(&self) -> Option<Cause> {
+        let most = Self::CAUSES.into_iter().max_by_key(|cause| self.of(*cause))?;
+        (self.of(most) > 0).then_some(most)
+    }
+
+    /// The probability that the receiving host lost a packet, in the mean of those lost.
+    pub fn p_cpu(&self) -> Option<f64> {
+        (self.lost > 0).then(|| self.p_cpu / self.lost as f64)
+    }
+
+    /// The share of the losses that the receiving host said were its own.
+    pub fn host_share(&self) -> Option<f64> {
+        (self.lost > 0).then(|| (self.host_drops as f64 / self.lost as f64).min(1.0))
+    }
 }
 
 /// What keeps a sender from sending more.

@@ -71,7 +71,7 @@ impl Path {
             return;
         }
         let room = (self.capacity / 1e3 / MTU as f64).max(1.0);
-        let arrived = (count as f64).min(room.ceil()) as u64;
+        let arrived = (count as f64).min(room.round()) as u64;
         self.fobs.on_sent(&Sent {
             now: self.now,
             first: self.next,
@@ -194,7 +194,7 @@ fn losses_of_the_host_change_nothing_those_of_the_network_set_w_over_rtt() {
 #[test]
 fn nobody_who_judges_is_as_bad_as_the_network_and_blind_asks_nobody() {
     for name in ["fobs:window,100mbit,3MB", "fobs:blind,100mbit,3MB"] {
-        let every = |packet: u64| packet % 500 == 0;
+        let every = |packet: u64| packet.is_multiple_of(500);
         let mut path = Path::new(name, DataRate::from_mbps(1_000), every);
         path.run(Duration::from_secs(30), &mut |_| None);
         assert!(path.mbps() < 20.0, "{name} {}", path.mbps());

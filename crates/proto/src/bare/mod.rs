@@ -39,6 +39,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
 use packtrain_cc::CongestionController;
+use packtrain_loss::{Classifier, Model};
 use packtrain_units::{ByteCount, DataRate, Offset, Time};
 
 pub use self::packet::{BareControl, BarePacket, BareTrain};
@@ -101,6 +102,7 @@ pub struct BareFlow {
     peer: IpAddr,
     out: VecDeque<BarePacket>,
     text: Vec<u8>,
+    classifier: Classifier<'static>,
 }
 
 impl BareFlow {
@@ -135,7 +137,8 @@ impl BareFlow {
             warnings: config.warnings,
         };
         let core = Core::new(core, controller, now)?;
-        Ok(Self { core, pool, peer, out: VecDeque::new(), text: Vec::new() })
+        let classifier = Classifier::new(Model::builtin());
+        Ok(Self { core, pool, peer, out: VecDeque::new(), text: Vec::new(), classifier })
     }
 
     /// Sender: these bytes are to be moved, in this order. What is assigned already and not
@@ -200,6 +203,7 @@ impl BareFlow {
             return Some(packet);
         }
         self.core.release(|_| ());
+        self.core.judge(now, &mut self.classifier);
         let Self { core, out, text, .. } = self;
         core.transmit(now, &mut Gathering { out, text })?;
         self.out.pop_front()

@@ -2,9 +2,11 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::codec::bitmap;
 use crate::codec::message;
 pub(crate) use crate::codec::message::{Host, nak_pieces};
 use crate::codec::varint::{self, Reader, put};
+use crate::fobs::Bitmap;
 use crate::udt::{self, Message};
 
 const PADDING: u8 = 0;
@@ -46,6 +48,18 @@ pub(crate) enum Frame {
     },
     /// Feedback in units: any other message.
     Unit(Message),
+    /// FOBS: which units came, and what their host tells.
+    Bitmap {
+        /// Which came.
+        bitmap: Bitmap,
+        /// The receiving host.
+        host: Host,
+    },
+    /// FOBS, sender: everything is to be told.
+    Ask {
+        /// Its round trip; zero if it has measured none.
+        rtt: Duration,
+    },
 }
 
 /// One message of the feedback.
@@ -119,6 +133,13 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
                 let (ack, host) = message::parse_ack(&mut reader)?;
                 frames.push(Frame::Ack { ack, host });
             }
+            bitmap::BITMAP => {
+                let (bitmap, host) = bitmap::parse(&mut reader)?;
+                frames.push(Frame::Bitmap { bitmap, host });
+            }
+            bitmap::ASK => {
+                frames.push(Frame::Ask { rtt: Duration::from_nanos(reader.varint()?) });
+            }
             kind => frames.push(Frame::Unit(message::parse(kind, &mut reader)?)),
         }
     }
@@ -145,6 +166,11 @@ pub(crate) fn write(frame: &Frame, out: &mut Vec<u8>) {
         Frame::Close { code } => out.extend_from_slice(&[CLOSE, *code]),
         Frame::Ack { ack, host } => message::write_ack(ack, host, out),
         Frame::Unit(message) => message::write(message, out),
+        Frame::Bitmap { bitmap, host } => bitmap::write(bitmap, host, out),
+        Frame::Ask { rtt } => {
+            out.push(bitmap::ASK);
+            put(out, rtt.as_nanos());
+        }
     }
 }
 
@@ -200,7 +226,7 @@ fn parse_report(reader: &mut Reader<'_>) -> Option<Report> {
 const BITMAP: u8 = 0x80;
 
 /// Alternating lengths, missing then received, or a bitmap: whichever is shorter.
-fn write_ack(ack: &Ack, out: &mut Vec<u8>) {
+pub(super) fn write_ack(ack: &Ack, out: &mut Vec<u8>) {
     let bitmap = bitmap_len(ack) < ranges_len(ack);
     out.push(ack.lane | if bitmap { BITMAP } else { 0 });
     put(out, ack.start);
@@ -223,7 +249,7 @@ fn write_ack(ack: &Ack, out: &mut Vec<u8>) {
     }
 }
 
-fn parse_ack(reader: &mut Reader<'_>) -> Option<Ack> {
+pub(super) fn parse_ack(reader: &mut Reader<'_>) -> Option<Ack> {
     let head = reader.byte()?;
     let start = reader.varint()?;
     let end = start.checked_add(reader.varint()?)?;

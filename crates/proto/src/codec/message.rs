@@ -47,10 +47,25 @@ pub(super) fn write_ack(ack: &Ack, host: &Host, out: &mut Vec<u8>) {
     for rate in [ack.arrival, ack.capacity].into_iter().flatten() {
         out.extend_from_slice(&rate.get().to_bits().to_be_bytes());
     }
+    write_host(host, out);
+}
+
+/// Appends what a host tells.
+pub(super) fn write_host(host: &Host, out: &mut Vec<u8>) {
     put(out, host.drops);
     put(out, host.refused);
     put(out, host.ecn_ce);
     put(out, host.drain.as_bps());
+}
+
+/// Reads what a host tells.
+pub(super) fn parse_host(reader: &mut Reader<'_>) -> Option<Host> {
+    Some(Host {
+        drops: reader.varint()?,
+        refused: reader.varint()?,
+        ecn_ce: reader.varint()?,
+        drain: DataRate::from_bps(reader.varint()?),
+    })
 }
 
 /// Reads an acknowledgement behind its type.
@@ -74,13 +89,7 @@ pub(super) fn parse_ack(reader: &mut Reader<'_>) -> Option<(Ack, Host)> {
             *rate = Some(PacketRate::per_second(f64::from_bits(reader.fixed()?))?);
         }
     }
-    let host = Host {
-        drops: reader.varint()?,
-        refused: reader.varint()?,
-        ecn_ce: reader.varint()?,
-        drain: DataRate::from_bps(reader.varint()?),
-    };
-    Some((ack, host))
+    Some((ack, parse_host(reader)?))
 }
 
 /// Appends a message other than an acknowledgement, its type included.

@@ -12,6 +12,7 @@
 //! the full packet number exclusive-or the key's initialisation vector (RFC 9001 section 5.3).
 //! The low four bits of the first byte are the kind (1 data, 2 control, 3 unit), the high four the lane.
 
+mod bitmap;
 pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod keys;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use packtrain_cc::CongestionController;
+use packtrain_cc::{CongestionController, Watched};
 use packtrain_units::{DataRate, Offset, Time};
 
 use crate::breaker::Breaker;
@@ -41,8 +41,8 @@ impl Half {
                     let receiver = Receiver::new(now, config.peers.len(), config.room);
                     Self::NativeReceiver(Box::new(receiver))
                 }
-                FeedbackKind::Udt(variant) => {
-                    Self::UnitReceiver(Box::new(UnitReceiver::new(config, variant, now)))
+                FeedbackKind::Udt(_) | FeedbackKind::Fobs => {
+                    Self::UnitReceiver(Box::new(UnitReceiver::new(config, now)))
                 }
             });
         }
@@ -50,13 +50,14 @@ impl Half {
         if !config.feedback.provides().covers(controller.needs()) {
             return Err(FlowError::Signals(controller.name(), config.feedback.name()));
         }
+        let controller = Watched::wrap(controller, now);
         Ok(match config.feedback {
             FeedbackKind::Native => {
                 let ceiling = config.rate_ceiling;
                 Self::NativeSender(Box::new(Sender::new(controller, ceiling, mtu, now)))
             }
-            FeedbackKind::Udt(variant) => {
-                Self::UnitSender(Box::new(UnitSender::new(config, variant, controller, mtu, now)))
+            FeedbackKind::Udt(_) | FeedbackKind::Fobs => {
+                Self::UnitSender(Box::new(UnitSender::new(config, controller, mtu, now)))
             }
         })
     }
@@ -103,6 +104,15 @@ impl Half {
         match self {
             Self::NativeSender(sender) => Some(&sender.backlog),
             Self::UnitSender(sender) => Some(&sender.backlog),
+            _ => None,
+        }
+    }
+
+    /// Sender: its controller, for what is no feedback.
+    pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn CongestionController> {
+        match self {
+            Self::NativeSender(sender) => Some(sender.controller_mut()),
+            Self::UnitSender(sender) => Some(sender.controller_mut()),
             _ => None,
         }
     }

@@ -87,6 +87,8 @@ impl Core {
                     self.on_message(now, &Message::Ack(ack), Some(&host));
                 }
                 Frame::Unit(message) => self.on_message(now, &message, None),
+                Frame::Bitmap { bitmap, host } => self.on_bitmap(now, &bitmap, &host),
+                Frame::Ask { rtt } => self.on_ask(now, rtt),
                 Frame::Close { code } => self.end(now, reason_of(code), false),
             }
         }

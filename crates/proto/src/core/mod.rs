@@ -1,6 +1,7 @@
 //! The core of a flow: it speaks frames and trains and knows neither bytes nor keys.
 
 mod backlog;
+pub(crate) mod causes;
 mod credit;
 mod delay;
 mod delivery;
@@ -24,7 +25,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use packtrain_cc::CongestionController;
+use packtrain_cc::{CongestionController, Signals};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
 use serde_json::json;
 
@@ -66,6 +67,8 @@ pub(crate) struct Core {
     overhead: u16,
     life: Life,
     next_lane: usize,
+    /// What the feedback measures.
+    provides: Signals,
     idle_told: bool,
 }
 
@@ -141,6 +144,7 @@ impl Core {
         let mtu = Mtu::new(mtu, datagram(config.max_mtu)?);
         let half = Half::new(&config, controller, mtu, now)?;
         let overhead = config.feedback.overhead() as u16;
+        let provides = config.feedback.provides();
         let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, now)).collect();
         Ok(Self {
             lanes,
@@ -156,6 +160,7 @@ impl Core {
             overhead,
             life: Life::new(now),
             next_lane: 0,
+            provides,
             idle_told: true,
         })
     }

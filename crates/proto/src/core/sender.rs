@@ -228,6 +228,11 @@ impl Sender {
         rates.into_iter().flatten().min()
     }
 
+    /// The controller, for what is no feedback.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
+        &mut *self.controller
+    }
+
     /// The controller's own timer.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         if self.controller.poll_timeout().is_some_and(|at| at <= now) {

@@ -26,7 +26,8 @@ pub fn losses(units: u64, length: u64, loss: u64) -> u64 {
     // The drill's clock is the pace.
     let Ok(controller) = build("fixed:400gbit", &config) else { return 0 };
     let variant = Variant::Udt4;
-    let sender = SenderConfig { variant, first: 0, datagram: DATAGRAM, train: 1, window };
+    let sender =
+        SenderConfig { variant, first: 0, datagram: DATAGRAM, train: 1, window, bitmaps: false };
     let mut sender = Sender::new(sender, controller, now);
     let mut receiver = Receiver::new(ReceiverConfig { variant, first: 0, window, train: 1 }, now);
     let (mut forth, mut back) = (VecDeque::new(), VecDeque::new());

@@ -25,8 +25,9 @@ mod unitset;
 
 pub(crate) use message::{Ack, Impossible, Message, PacketRate};
 pub(crate) use receiver::{Receiver, ReceiverConfig, Seen};
-pub(crate) use sender::{Leave, Sender, SenderConfig, signals};
+pub(crate) use sender::{HostNews, Leave, Sender, SenderConfig, signals};
 pub(crate) use trend::Trend;
+pub(crate) use unitset::UnitSet;
 
 #[cfg(test)]
 mod tests;

@@ -70,6 +70,8 @@ pub(crate) struct SenderConfig {
     pub(crate) train: u32,
     /// Most unacknowledged units that the owner can hold.
     pub(crate) window: u64,
+    /// The messages are made of FOBS's bitmaps: nobody waits for ACK2s, and nobody measures pairs.
+    pub(crate) bitmaps: bool,
 }
 
 /// Leave to send. What has not left, or not all, is offered again.
@@ -124,6 +126,21 @@ pub(crate) struct Sender {
     quiet: Quiet,
     messages: VecDeque<Message>,
     lost_units: u64,
+    /// What the receiving host told that the controller is still to hear.
+    host: HostNews,
+}
+
+/// What a receiving host told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostNews {
+    /// Datagrams that it dropped since.
+    pub(crate) drops: u64,
+    /// Packets that it refused since.
+    pub(crate) refused: u64,
+    /// Packets marked since.
+    pub(crate) ecn_ce: u64,
+    /// What its application drains, where it says so.
+    pub(crate) drain: Option<DataRate>,
 }
 
 impl Sender {
@@ -159,6 +176,7 @@ impl Sender {
             quiet: Quiet::new(now),
             messages: VecDeque::new(),
             lost_units: 0,
+            host: HostNews::default(),
         }
     }
 
@@ -297,7 +315,9 @@ impl Sender {
             self.flight.push(now, count)
         };
         if !again {
-            self.plan_pairs(first, count);
+            if !self.config.bitmaps {
+                self.plan_pairs(first, count);
+            }
             self.streak = Some(self.streak_until(now, wire));
         }
         self.quiet.on_sent(now);
@@ -368,6 +388,34 @@ impl Sender {
     /// When this unit, which is not acknowledged, left the first time.
     pub(crate) fn sent_at(&self, unit: u64) -> Option<Time> {
         self.flight.unit(unit).map(|unit| unit.sent_at)
+    }
+
+    /// The first of these units that waits to leave again.
+    pub(crate) fn first_owed(&self, first: u64, end: u64) -> Option<u64> {
+        self.flight.first_lost(first, end)
+    }
+
+    /// Behind the last of the units from `first` on that all wait to leave again.
+    pub(crate) fn owed_end(&self, first: u64, end: u64) -> u64 {
+        self.flight.lost_end(first, end)
+    }
+
+    /// These units came after all: they need not leave again.
+    pub(crate) fn on_came(&mut self, first: u64, end: u64) {
+        self.flight.came(first, end);
+    }
+
+    /// The receiving host told this; the controller hears it with the next feedback.
+    pub(crate) fn on_host(&mut self, news: HostNews) {
+        self.host.drops = self.host.drops.saturating_add(news.drops);
+        self.host.refused = self.host.refused.saturating_add(news.refused);
+        self.host.ecn_ce = self.host.ecn_ce.saturating_add(news.ecn_ce);
+        self.host.drain = news.drain;
+    }
+
+    /// The controller, for what is no feedback.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
+        &mut *self.controller
     }
 
     /// How many units wait to leave again.

@@ -7,6 +7,7 @@
 //! receiver is told not to wait for these numbers, and what of their bytes is still wanted is
 //! planned again under new ones.
 
+mod ear;
 mod map;
 mod order;
 mod receiver;

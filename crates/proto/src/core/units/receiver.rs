@@ -1,16 +1,17 @@
 //! The receiving half: which units came, and what there is room for.
 
-use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, Duration, Time};
 
+use super::ear::Ear;
 use super::order::Order;
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
-use crate::config::CoreConfig;
 use crate::config::limits::{LANES, WINDOW_UNITS};
+use crate::config::{CoreConfig, FeedbackKind};
 use crate::core::Unit;
 use crate::core::credit::Credit;
 use crate::core::drain::Drain;
+use crate::fobs::{self, Bitmap};
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::FlowStats;
 use crate::udt::{self, Impossible, Message, Seen};
@@ -18,7 +19,7 @@ use crate::udt::{self, Impossible, Message, Seen};
 /// The receiver's side of one flow.
 #[derive(Debug)]
 pub(crate) struct UnitReceiver {
-    udt: udt::Receiver,
+    ear: Ear,
     /// Units that were placed and that the feedback is still to be told: first and end.
     placed: Option<(u64, u64)>,
     /// What came by another lane than what is before it.
@@ -43,15 +44,24 @@ struct Batch {
 }
 
 impl UnitReceiver {
-    pub(crate) fn new(config: &CoreConfig, variant: Variant, now: Time) -> Self {
-        let udt = udt::ReceiverConfig {
-            variant,
-            first: 0,
-            window: WINDOW_UNITS,
-            train: config.train.clamp(1, TRAIN_PACKETS),
+    pub(crate) fn new(config: &CoreConfig, now: Time) -> Self {
+        let ear = match config.feedback {
+            FeedbackKind::Udt(variant) => {
+                let udt = udt::ReceiverConfig {
+                    variant,
+                    first: 0,
+                    window: WINDOW_UNITS,
+                    train: config.train.clamp(1, TRAIN_PACKETS),
+                };
+                Ear::Udt(Box::new(udt::Receiver::new(udt, now)))
+            }
+            // The native feedback has a receiver of its own.
+            FeedbackKind::Fobs | FeedbackKind::Native => {
+                Ear::Fobs(Box::new(fobs::Receiver::new(WINDOW_UNITS, now)))
+            }
         };
         let mut receiver = Self {
-            udt: udt::Receiver::new(udt, now),
+            ear,
             placed: None,
             order: Order::default(),
             batch: None,
@@ -68,7 +78,7 @@ impl UnitReceiver {
 
     /// The unit near which those to come are.
     pub(crate) fn expected(&self) -> u64 {
-        self.udt.next()
+        self.ear.next()
     }
 
     /// What a unit is to it. Those before it were placed already.
@@ -76,7 +86,7 @@ impl UnitReceiver {
         if self.placed.is_some_and(|(_, end)| end != unit) {
             self.flush(now);
         }
-        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.udt.check(unit) }
+        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.ear.check(unit) }
     }
 
     /// Whether so many units from `first` on are all new.
@@ -84,9 +94,9 @@ impl UnitReceiver {
         let end = first + u64::from(count);
         let apart = self.placed.is_none_or(|placed| first >= placed.1 || end <= placed.0);
         apart
-            && first >= self.udt.top()
+            && first >= self.ear.top()
             && !self.order.overlaps(first, end)
-            && self.udt.check(end - 1) == Seen::New
+            && self.ear.check(end - 1) == Seen::New
     }
 
     /// Consecutive units came, placed or not.
@@ -129,17 +139,17 @@ impl UnitReceiver {
     /// Tells the feedback what was placed.
     pub(crate) fn flush(&mut self, now: Time) {
         let Some((first, end)) = self.placed.take() else { return };
-        if first > self.udt.top() {
+        if first > self.ear.top() {
             self.order.hold(now, first, end);
         } else {
-            self.udt.take(now, first, (end - first) as u32);
+            self.ear.take(now, first, (end - first) as u32);
         }
     }
 
     /// Tells the feedback what has waited for other lanes long enough.
     fn release(&mut self, now: Time) {
-        while let Some((first, end)) = self.order.pop(now, self.udt.top()) {
-            self.udt.take(now, first, (end - first) as u32);
+        while let Some((first, end)) = self.order.pop(now, self.ear.top()) {
+            self.ear.take(now, first, (end - first) as u32);
         }
     }
 
@@ -149,7 +159,7 @@ impl UnitReceiver {
         self.lane = lane;
         if let Some(Batch { first, last, packets }) = self.batch.take() {
             self.order.on_batch(now, lane, last.saturating_add(1));
-            self.udt.on_batch(received_at, first.first, last, packets, first.joined);
+            self.ear.on_batch((now, received_at), first.first, last, packets, first.joined);
         }
         if !self.order.is_empty() {
             self.release(now);
@@ -162,8 +172,8 @@ impl UnitReceiver {
         self.room = room;
         self.drain.update(now, room);
         let credit = Credit { room, drain: self.drain.rate };
-        let bytes = credit.limit(self.udt.rtt().unwrap_or(Duration::ZERO));
-        self.udt.set_room(now, bytes.get() / self.size + self.udt.held() + self.order.len());
+        let bytes = credit.limit(self.ear.rtt().unwrap_or(Duration::ZERO));
+        self.ear.set_room(now, bytes.get() / self.size + self.ear.held() + self.order.len());
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
@@ -191,26 +201,37 @@ impl UnitReceiver {
         self.flush(now);
         if matches!(message, Message::Drop { .. }) {
             while let Some((first, end)) = self.order.pop_all() {
-                self.udt.take(now, first, (end - first) as u32);
+                self.ear.take(now, first, (end - first) as u32);
             }
         }
-        self.udt.on_message(now, message)
+        self.ear.on_message(now, message)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.release(now);
-        self.udt.handle_timeout(now);
+        self.ear.handle_timeout(now);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.udt.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
+        self.ear.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
     }
 
     /// What to tell the sender.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
-        let mut next = || self.udt.poll_message(now);
+        let mut next = || self.ear.poll_message(now);
         let message = next();
         if message == Some(Message::Warning) && !self.warnings { next() } else { message }
+    }
+
+    /// The sender wants everything told.
+    pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
+        self.flush(now);
+        self.ear.on_ask(now, rtt)
+    }
+
+    /// What to tell the sender as a bitmap.
+    pub(crate) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
+        self.ear.poll_bitmap(now)
     }
 
     /// The lane heard last, by which messages go.
@@ -221,7 +242,7 @@ impl UnitReceiver {
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
         let rtt = stats.rtt;
-        self.udt.gauges(stats);
+        self.ear.gauges(stats);
         stats.rtt = stats.rtt.or(rtt);
         stats.host_drops = self.total_host_drops();
     }

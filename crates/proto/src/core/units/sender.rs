@@ -10,17 +10,18 @@ use super::map::UnitMap;
 use crate::breaker::{Breaker, Verdict};
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
-use crate::config::CoreConfig;
 use crate::config::limits::WINDOW_UNITS;
+use crate::config::{CoreConfig, FeedbackKind};
 use crate::core::backlog::Backlog;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::sender::Outcome;
 use crate::core::{Load, Unit};
+use crate::fobs::{self, Bitmap};
 use crate::mtu::Mtu;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::{FlowStats, Limit};
-use crate::udt::{self, Impossible, Leave, Message};
+use crate::udt::{self, HostNews, Impossible, Leave, Message};
 
 /// The sender's side of one flow.
 #[derive(Debug)]
@@ -33,6 +34,10 @@ pub(crate) struct UnitSender {
     /// When the peer last said anything of the data.
     pub(crate) reported_at: Time,
     udt: udt::Sender,
+    /// FOBS: what makes messages of bitmaps.
+    fobs: Option<Box<fobs::Reader>>,
+    /// FOBS: the receiver is to be asked, and told this round trip.
+    ask: Option<Duration>,
     map: UnitMap,
     /// The owner's ceiling.
     ceiling: Option<DataRate>,
@@ -51,17 +56,22 @@ pub(crate) struct UnitSender {
 impl UnitSender {
     pub(crate) fn new(
         config: &CoreConfig,
-        variant: Variant,
         controller: Box<dyn CongestionController>,
         mtu: Mtu,
         now: Time,
     ) -> Self {
+        let bitmaps = config.feedback == FeedbackKind::Fobs;
+        let variant = match config.feedback {
+            FeedbackKind::Udt(variant) => variant,
+            _ => Variant::default(),
+        };
         let udt = udt::SenderConfig {
             variant,
             first: 0,
             datagram: ByteCount(u64::from(mtu.current())),
             train: config.train.clamp(1, TRAIN_PACKETS),
             window: WINDOW_UNITS,
+            bitmaps,
         };
         let mut udt = udt::Sender::new(udt, controller, now);
         udt.set_ceiling(config.rate_ceiling);
@@ -72,6 +82,8 @@ impl UnitSender {
             released: Vec::new(),
             reported_at: now,
             udt,
+            fobs: bitmaps.then(|| Box::new(fobs::Reader::new(WINDOW_UNITS))),
+            ask: None,
             map: UnitMap::default(),
             ceiling: config.rate_ceiling,
             limit: Limit::Idle,
@@ -181,6 +193,13 @@ impl UnitSender {
             self.backlog.advance(false, bytes);
         }
         self.udt.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
+        if let Some(fobs) = &mut self.fobs {
+            if *repeat {
+                let under_way = (self.udt.acked(), self.udt.next());
+                fobs.on_again(now, under_way, unit.first, unit.first + packets);
+            }
+            self.ask = fobs.asks(now).or(self.ask);
+        }
         stats.sent_packets += packets;
         stats.sent_bytes += ByteCount(bytes);
         if *repeat {
@@ -223,10 +242,57 @@ impl UnitSender {
         Ok(Outcome { verdict, mtu_changed, host_drops: 0, drain: DataRate::ZERO })
     }
 
+    /// The receiver told which units came.
+    pub(crate) fn on_bitmap(
+        &mut self,
+        now: Time,
+        bitmap: &Bitmap,
+        stats: &mut FlowStats,
+    ) -> Result<Outcome, Impossible> {
+        let fobs = self.fobs.as_mut().ok_or(Impossible)?;
+        let (ack, lost) = fobs.read(now, bitmap, &self.udt)?;
+        for (first, end) in &bitmap.runs {
+            self.udt.on_came(*first, *end);
+        }
+        let outcome = self.on_message(now, &Message::Ack(ack), stats)?;
+        if lost.is_empty() {
+            return Ok(outcome);
+        }
+        let nak = Message::Nak { ranges: lost };
+        let more = self.on_message(now, &nak, stats)?;
+        if let (Message::Nak { ranges }, Some(fobs)) = (&nak, &mut self.fobs) {
+            for &(first, end) in ranges {
+                if self.udt.first_owed(first, end).is_none() {
+                    // Dropped: the receiver was told so, which takes as long as sending again.
+                    fobs.on_again(now, (self.udt.acked(), self.udt.next()), first, end);
+                }
+            }
+        }
+        let verdict = if outcome.verdict == Verdict::Fine { more.verdict } else { outcome.verdict };
+        let mtu_changed = outcome.mtu_changed | more.mtu_changed;
+        Ok(Outcome { verdict, mtu_changed, ..outcome })
+    }
+
+    /// The receiver is to be told everything anew, and this round trip.
+    pub(crate) fn poll_ask(&mut self) -> Option<Duration> {
+        self.ask.take()
+    }
+
+    /// The controller, for what is no feedback.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
+        self.udt.controller_mut()
+    }
+
     /// The receiving host's counters came with an acknowledgement: how many more datagrams it
     /// dropped.
     pub(crate) fn on_host(&mut self, host: &Host) -> u64 {
         let more = host.drops.saturating_sub(self.host.drops);
+        self.udt.on_host(HostNews {
+            drops: more,
+            refused: host.refused.saturating_sub(self.host.refused),
+            ecn_ce: host.ecn_ce.saturating_sub(self.host.ecn_ce),
+            drain: Some(host.drain).filter(|drain| *drain > DataRate::ZERO),
+        });
         self.host = Host {
             drops: host.drops.max(self.host.drops),
             refused: host.refused.max(self.host.refused),
@@ -335,6 +401,11 @@ impl UnitSender {
     /// Wire bytes not yet acknowledged, as if every unit were full.
     pub(crate) fn in_flight(&self) -> u64 {
         (self.udt.next() - self.udt.acked()) * u64::from(self.mtu.current())
+    }
+
+    /// The smoothed round trip, once measured.
+    pub(crate) fn rtt_known(&self) -> Option<Duration> {
+        self.udt.rtt()
     }
 
     fn rtt(&self) -> Duration {

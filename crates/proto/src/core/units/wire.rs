@@ -1,6 +1,6 @@
 //! Between the core and the halves that count in units: what arrives, what is due.
 
-use packtrain_units::Time;
+use packtrain_units::{Duration, Time};
 use serde_json::json;
 
 use crate::codec::frame::{Frame, Host, nak_pieces};
@@ -8,6 +8,7 @@ use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::{Core, Envelope, Unit};
+use crate::fobs::Bitmap;
 use crate::seam::{CloseReason, Placed};
 use crate::udt::{Message, Seen};
 
@@ -92,6 +93,7 @@ impl Core {
         match &mut self.half {
             Half::UnitSender(sender) => {
                 self.stats.reports += 1;
+                let drops = host.map_or(0, |host| sender.on_host(host));
                 let outcome = sender.on_message(now, message, &mut self.stats);
                 let Ok(mut outcome) = outcome else {
                     self.end(now, CloseReason::OptimisticAck, true);
@@ -104,7 +106,7 @@ impl Core {
                     self.rtt.sample(now, ack.rtt);
                 }
                 if let Some(host) = host {
-                    outcome.host_drops = sender.on_host(host);
+                    outcome.host_drops = drops;
                     outcome.drain = host.drain;
                 }
                 self.log.note(now, "recovery:message", || {
@@ -123,6 +125,43 @@ impl Core {
             Half::NativeSender(_) | Half::NativeReceiver(_) => {
                 self.end(now, OTHER_FEEDBACK, true);
             }
+        }
+    }
+
+    /// FOBS: the receiver told which units came.
+    pub(crate) fn on_bitmap(&mut self, now: Time, bitmap: &Bitmap, host: &Host) {
+        let Half::UnitSender(sender) = &mut self.half else {
+            self.end(now, OTHER_FEEDBACK, true);
+            return;
+        };
+        self.stats.reports += 1;
+        let drops = sender.on_host(host);
+        let outcome = sender.on_bitmap(now, bitmap, &mut self.stats);
+        let Ok(mut outcome) = outcome else {
+            self.end(now, CloseReason::OptimisticAck, true);
+            return;
+        };
+        (outcome.host_drops, outcome.drain) = (drops, host.drain);
+        if let Some(rtt) = sender.rtt_known() {
+            self.rtt.sample(now, rtt);
+        }
+        self.log.note(now, "recovery:bitmap", || {
+            json!({
+                "number": bitmap.number,
+                "next": bitmap.next,
+                "top": bitmap.top,
+                "missing": bitmap.missing().map(|(a, b)| b - a).sum::<u64>(),
+                "in_flight": sender.in_flight(),
+            })
+        });
+        self.on_outcome(now, outcome, host.drops);
+    }
+
+    /// FOBS: the sender wants everything told.
+    pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) {
+        match self.half.unit_receiver().map(|receiver| receiver.on_ask(now, rtt)) {
+            Some(Ok(())) => {}
+            _ => self.end(now, OTHER_FEEDBACK, true),
         }
     }
 
@@ -152,6 +191,9 @@ impl Core {
         if asks {
             self.ping(now, lane, false);
         }
+        if let Some(rtt) = self.half.unit_sender().and_then(|sender| sender.poll_ask()) {
+            self.say(lane, Frame::Ask { rtt });
+        }
         while let Some(message) = self.half.unit_sender().and_then(|s| s.poll_message(now)) {
             self.say(lane, Frame::Unit(message));
         }
@@ -163,6 +205,12 @@ impl Core {
         let lane = usize::from(receiver.lane());
         if !self.lanes[lane].is_open() {
             return;
+        }
+        while let Some(bitmap) = self.half.unit_receiver().and_then(|r| r.poll_bitmap(now)) {
+            self.stats.reports += 1;
+            let Some(receiver) = self.half.unit_receiver() else { return };
+            let host = receiver.host(&self.stats);
+            self.say(lane, Frame::Bitmap { bitmap, host });
         }
         while let Some(message) = self.half.unit_receiver().and_then(|r| r.poll_message(now)) {
             self.stats.reports += 1;

@@ -42,7 +42,9 @@ impl Sender {
         let mut news =
             News { acked: count, newest: last.map(|unit| unit.sent_at), ..News::default() };
         if !ack.light {
-            self.say(Message::Ack2 { number: ack.number });
+            if !self.config.bitmaps {
+                self.say(Message::Ack2 { number: ack.number });
+            }
             if self.is_newest(ack.number) {
                 self.read(ack, &mut news);
             }
@@ -51,7 +53,7 @@ impl Sender {
             self.delivery.on_ack(now, &self.flight, self.rtt(), self.config.datagram);
         if news.told {
             let limited = std::mem::take(&mut self.window_limited);
-            if self.config.train > 1 && news.arrival.is_none() {
+            if self.config.train > 1 && news.arrival.is_none() && !self.config.bitmaps {
                 news.arrival = self.guess_arrival(limited);
             }
             news.delay_rising = news.arrival.is_some() && self.overshoots();
@@ -141,6 +143,7 @@ impl Sender {
     /// Tells the controller.
     pub(super) fn feed(&mut self, now: Time, news: News) {
         let datagram = self.config.datagram.get();
+        let host = std::mem::take(&mut self.host);
         self.controller.on_feedback(&Feedback {
             now,
             largest_acked: self.largest_acked,
@@ -155,10 +158,10 @@ impl Sender {
             capacity: news.capacity,
             lost: &news.lost,
             spurious: 0,
-            ecn_ce: 0,
-            host_drops: 0,
-            refused: 0,
-            drain_rate: None,
+            ecn_ce: host.ecn_ce,
+            host_drops: host.drops,
+            refused: host.refused,
+            drain_rate: host.drain,
             app_limited: self.app_limited,
             round_ended: news.round_ended,
             timeout: news.timeout,

@@ -106,6 +106,26 @@ impl Flight {
         Some((first, self.lost.run_end(first, self.next().min(first + most)) - first))
     }
 
+    /// The first of these units that is to be sent again.
+    pub(super) fn first_lost(&self, first: u64, end: u64) -> Option<u64> {
+        let (first, end) = self.clip(first, end);
+        self.lost.first_in(first, end)
+    }
+
+    /// Behind the run of units from `first` on that are to be sent again.
+    pub(super) fn lost_end(&self, first: u64, end: u64) -> u64 {
+        let (first, end) = self.clip(first, end);
+        self.lost.run_end(first, end)
+    }
+
+    /// These have arrived, though something before them has not.
+    pub(super) fn came(&mut self, first: u64, end: u64) {
+        if !self.lost.is_empty() {
+            let (first, end) = self.clip(first, end);
+            self.lost.remove(first, end);
+        }
+    }
+
     /// These are to be sent again, but for dropped ones, which `told` is given.
     pub(super) fn lose(&mut self, first: u64, end: u64, mut told: impl FnMut(u64, u64)) -> u64 {
         let (first, end) = self.clip(first, end);

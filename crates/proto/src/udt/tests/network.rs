@@ -79,7 +79,8 @@ impl Pair {
         seed: u64,
     ) -> Self {
         let now = Time::ZERO + Duration::from_secs(1);
-        let sender = SenderConfig { variant, first, datagram: DATAGRAM, train, window };
+        let sender =
+            SenderConfig { variant, first, datagram: DATAGRAM, train, window, bitmaps: false };
         let receiver = ReceiverConfig { variant, first, window, train };
         Self {
             sender: Sender::new(sender, Box::new(puppet.clone()), now),

@@ -111,7 +111,14 @@ impl Link {
         let controller = build(&options.cc, &config).ok()?;
         let first = u64::from(terms.isn.get());
         let window = u64::from(terms.send_window);
-        let config = SenderConfig { variant, first, datagram: mtu, train: TRAIN_PACKETS, window };
+        let config = SenderConfig {
+            variant,
+            first,
+            datagram: mtu,
+            train: TRAIN_PACKETS,
+            window,
+            bitmaps: false,
+        };
         let mut sender = Sender::new(config, controller, now);
         sender.set_ceiling(options.max_rate);
         let peer_first = u64::from(terms.peer_isn.get());

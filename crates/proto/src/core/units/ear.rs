@@ -1,0 +1,131 @@
+//! The receiver of whichever feedback counts in units: one set of names for all of them.
+
+use packtrain_units::{Duration, Time};
+
+use crate::fobs::{self, Bitmap};
+use crate::stats::FlowStats;
+use crate::udt::{self, Impossible, Message, Seen};
+
+/// A feedback's receiver.
+#[derive(Debug)]
+pub(super) enum Ear {
+    /// UDT's.
+    Udt(Box<udt::Receiver>),
+    /// FOBS's.
+    Fobs(Box<fobs::Receiver>),
+}
+
+/// Asks the one there is.
+macro_rules! ask {
+    ($self:expr, $ear:ident => $answer:expr) => {
+        match $self {
+            Ear::Udt($ear) => $answer,
+            Ear::Fobs($ear) => $answer,
+        }
+    };
+}
+
+impl Ear {
+    /// What this unit is to it.
+    pub(super) fn check(&self, unit: u64) -> Seen {
+        ask!(self, ear => ear.check(unit))
+    }
+
+    /// These units came and were placed.
+    pub(super) fn take(&mut self, now: Time, first: u64, count: u32) {
+        ask!(self, ear => ear.take(now, first, count));
+    }
+
+    /// Packets came in one batch, repeats among them: the first and the last of them these units.
+    pub(super) fn on_batch(
+        &mut self,
+        (now, at): (Time, Time),
+        first: u64,
+        last: u64,
+        packets: u32,
+        joined: bool,
+    ) {
+        match self {
+            Self::Udt(ear) => ear.on_batch(at, first, last, packets, joined),
+            Self::Fobs(ear) => ear.on_batch(now, at, last),
+        }
+    }
+
+    /// The first unit that has not come.
+    pub(super) fn next(&self) -> u64 {
+        ask!(self, ear => ear.next())
+    }
+
+    /// Behind the highest unit that came.
+    pub(super) fn top(&self) -> u64 {
+        ask!(self, ear => ear.top())
+    }
+
+    /// How many units came that are beyond a missing one.
+    pub(super) fn held(&self) -> u64 {
+        ask!(self, ear => ear.held())
+    }
+
+    /// The smoothed round trip, once known.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        ask!(self, ear => ear.rtt())
+    }
+
+    /// The owner has room for so many units from `next` on.
+    pub(super) fn set_room(&mut self, now: Time, units: u64) {
+        ask!(self, ear => ear.set_room(now, units));
+    }
+
+    /// The sender said this.
+    pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
+        ask!(self, ear => ear.on_message(now, message))
+    }
+
+    /// FOBS: the sender wants everything told.
+    pub(super) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
+        match self {
+            Self::Fobs(ear) => {
+                ear.on_ask(now, rtt);
+                Ok(())
+            }
+            Self::Udt(_) => Err(Impossible),
+        }
+    }
+
+    /// Runs the timers that are due.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Udt(ear) => ear.handle_timeout(now),
+            Self::Fobs(_) => {}
+        }
+    }
+
+    /// When something happens by itself.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        ask!(self, ear => ear.poll_timeout())
+    }
+
+    /// What to tell the sender.
+    pub(super) fn poll_message(&mut self, now: Time) -> Option<Message> {
+        match self {
+            Self::Udt(ear) => ear.poll_message(now),
+            Self::Fobs(_) => None,
+        }
+    }
+
+    /// FOBS: what to tell the sender.
+    pub(super) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
+        match self {
+            Self::Udt(_) => None,
+            Self::Fobs(ear) => ear.poll_bitmap(now),
+        }
+    }
+
+    /// Writes its gauges.
+    pub(super) fn gauges(&self, stats: &mut FlowStats) {
+        match self {
+            Self::Udt(ear) => ear.gauges(stats),
+            Self::Fobs(ear) => stats.rtt = ear.rtt(),
+        }
+    }
+}
