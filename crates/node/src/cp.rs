@@ -149,6 +149,7 @@ fn ask(request: &CpRequest) -> Ask {
             TransportChoice::Tcp => 2,
             TransportChoice::Pipe => 3,
             TransportChoice::Udt => 4,
+            TransportChoice::Fobs => 5,
             // A place, not a way between two ends of ours; refused before.
             TransportChoice::Udt4 => 3,
         },

@@ -63,6 +63,7 @@ impl Ask {
             2 => TransportChoice::Tcp,
             3 => TransportChoice::Pipe,
             4 => TransportChoice::Udt,
+            5 => TransportChoice::Fobs,
             _ => TransportChoice::Auto,
         };
         let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);

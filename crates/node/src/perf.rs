@@ -281,11 +281,12 @@ pub fn client(
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
         TransportChoice::Udt => TransportChoice::Udt,
+        TransportChoice::Fobs => TransportChoice::Fobs,
         TransportChoice::Tcp => TransportChoice::Tcp,
         TransportChoice::Udt4 => return udt4::perf_client(&request, reporter),
         TransportChoice::Pipe => {
             return Err(usage(
-                "perf measures native, udt, tcp or udt4: the pipe is the control connection",
+                "perf measures native, udt, fobs, tcp or udt4: the pipe is the control connection",
             ));
         }
     };
@@ -306,6 +307,7 @@ pub fn client(
         choice: match choice {
             TransportChoice::Tcp => 2,
             TransportChoice::Udt => 4,
+            TransportChoice::Fobs => 5,
             _ => 1,
         },
         cc: request.cc.clone(),

@@ -42,12 +42,17 @@ pub(crate) struct Plan {
 
 impl Plan {
     fn udp(&self) -> bool {
-        self.takes(TransportChoice::Native) || self.takes(TransportChoice::Udt)
+        [TransportChoice::Native, TransportChoice::Udt, TransportChoice::Fobs]
+            .into_iter()
+            .any(|one| self.takes(one))
     }
 
     /// What the transport over datagrams is called.
     fn datagrams(&self) -> TransportChoice {
-        if self.choice == TransportChoice::Udt { self.choice } else { TransportChoice::Native }
+        match self.choice {
+            TransportChoice::Udt | TransportChoice::Fobs => self.choice,
+            _ => TransportChoice::Native,
+        }
     }
 
     /// How a receiver of datagrams tells what arrived: the same at both ends, since both know
@@ -65,8 +70,9 @@ impl Plan {
     }
 
     fn takes(&self, one: TransportChoice) -> bool {
-        // Nobody gets UDT who did not ask for it.
-        let auto = self.choice == TransportChoice::Auto && one != TransportChoice::Udt;
+        // Nobody gets UDT or FOBS who did not ask for it.
+        let asked_for = matches!(one, TransportChoice::Udt | TransportChoice::Fobs);
+        let auto = self.choice == TransportChoice::Auto && !asked_for;
         let asked = auto || self.choice == one;
         let listed = |names: &Vec<String>| names.iter().any(|name| name == one.name());
         asked && self.allowed.as_ref().is_none_or(listed)

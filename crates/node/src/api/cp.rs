@@ -82,6 +82,8 @@ pub enum TransportChoice {
     Native,
     /// Native datagrams under UDT's feedback and control, only.
     Udt,
+    /// Native datagrams under FOBS's feedback and control, only.
+    Fobs,
     /// TCP with TLS only.
     Tcp,
     /// The control connection only.
@@ -97,6 +99,7 @@ impl TransportChoice {
             Self::Auto => "auto",
             Self::Native => "native",
             Self::Udt => "udt",
+            Self::Fobs => "fobs",
             Self::Tcp => "tcp",
             Self::Pipe => "pipe",
             Self::Udt4 => "udt4",

@@ -27,11 +27,14 @@ const JUMBO: ByteCount = ByteCount(8_972);
 
 /// The controller of `udt` that nobody named.
 const UDT_CC: &str = "udt:grid";
+/// That of `fobs`.
+const FOBS_CC: &str = "fobs:window";
 
 /// How a receiver tells what arrived, with this transport and controller.
 pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> FeedbackKind {
     match transport {
         TransportChoice::Udt => FeedbackKind::Udt(Variant::of_controller(cc.unwrap_or(UDT_CC))),
+        TransportChoice::Fobs => FeedbackKind::Fobs,
         _ => FeedbackKind::Native,
     }
 }
@@ -129,6 +132,7 @@ pub(crate) fn start_sender<P: Payload + Send + 'static>(
     };
     let name = plan.cc.as_deref().unwrap_or(match config.feedback {
         FeedbackKind::Udt(_) => UDT_CC,
+        FeedbackKind::Fobs => FOBS_CC,
         FeedbackKind::Native if plan.background => "native:background",
         FeedbackKind::Native => "native",
     });
