@@ -16,8 +16,6 @@ use crate::gaussian::{Mixture, ln_sum};
 use crate::paper::SURE;
 use crate::{Basis, Cause, HostDrops};
 
-/// Share of every cause's density that is the background.
-const BACKGROUND: f64 = 1e-3;
 /// Spread of the background, in deviations of the training data.
 const BACKGROUND_SPREAD: f64 = 3.0;
 
@@ -32,6 +30,8 @@ pub struct OwnModel {
     pub causes: Vec<CauseModel>,
     /// Log likelihoods are divided by this; 1 would take the densities at their word.
     pub temperature: f64,
+    /// Share of every cause's density that is the background.
+    pub background: f64,
     /// When a verdict is given.
     pub thresholds: Thresholds,
 }
@@ -77,10 +77,10 @@ pub struct Thresholds {
 /// The posterior of each cause of [`Cause::TRUE`], in that order.
 pub type Posterior = [f64; 4];
 
-/// Of each cause of [`Cause::TRUE`]: ln density of the signature, and that of everything given
-/// the loss rate.
+/// Of each cause of [`Cause::TRUE`]: ln densities of the signature, of everything given the loss
+/// rate, and of the background.
 #[cfg(feature = "train")]
-pub(crate) type LnDensities = [Option<(f64, f64)>; 4];
+pub(crate) type LnDensities = [Option<[f64; 3]>; 4];
 
 /// What the densities say of one window.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,11 @@ impl OwnModel {
     pub fn opinion(&self, features: &Features, without: Option<&str>) -> Opinion {
         let scores = self.scores(features, without);
         let weights = scores.each_ref().map(|score| match score {
-            Some(score) => score.prior.ln() + score.given_rate / self.temperature,
+            Some(score) => {
+                let given_rate =
+                    with_background(score.given_rate, score.background, self.background);
+                score.prior.ln() + given_rate / self.temperature
+            }
             None => f64::NEG_INFINITY,
         });
         let posterior = normalised(weights);
@@ -111,7 +115,7 @@ impl OwnModel {
     /// The causes' densities, in the order of [`Cause::TRUE`].
     fn scores(&self, features: &Features, without: Option<&str>) -> [Option<Score<'_>>; 4] {
         let [pattern, rate, delay] = self.scaled(features);
-        let background = BACKGROUND.ln() + background(pattern[1..].iter().chain(&delay));
+        let background = background(pattern[1..].iter().chain(&delay));
         Cause::TRUE.map(|cause| {
             let model = self.causes.iter().find(|model| model.cause == cause)?;
             let families = || model.families.iter().filter(|f| Some(f.name.as_str()) != without);
@@ -129,17 +133,17 @@ impl OwnModel {
                 .zip(&parts)
                 .map(|(family, part)| (part[0] + part[1] - of_rate, family.name.as_str()))
                 .max_by(|a, b| a.0.total_cmp(&b.0))?;
-            let of_families = (1.0 - BACKGROUND).ln() + with_delay - of_rate;
-            let given_rate = ln_sum([of_families, background].into_iter());
+            let given_rate = with_delay - of_rate;
             let (prior, floor) = (model.prior, model.floor);
-            Some(Score { cause, prior, floor, joint, given_rate, family: best })
+            Some(Score { cause, prior, floor, joint, given_rate, background, family: best })
         })
     }
 
-    /// Of each cause: ln density of the signature, and that of everything given the loss rate.
+    /// What [`LnDensities`] says.
     #[cfg(feature = "train")]
     pub(crate) fn ln_densities(&self, features: &Features, without: Option<&str>) -> LnDensities {
-        self.scores(features, without).map(|score| score.map(|s| (s.joint, s.given_rate)))
+        let densities = |score: Score<'_>| [score.joint, score.given_rate, score.background];
+        self.scores(features, without).map(|score| score.map(densities))
     }
 
     /// The features of the signature, its loss rate alone, those of the delay; all scaled.
@@ -177,6 +181,7 @@ impl OwnModel {
             () if self.pattern_scale.len() != PATTERN.len() => Some("features of the signature"),
             () if self.delay_scale.len() != DELAY.len() => Some("features of the delay"),
             () if !scales(&self.pattern_scale) || !scales(&self.delay_scale) => Some("scales"),
+            () if !(1e-300..0.5).contains(&self.background) => Some("background"),
             () if !self.temperature.is_finite() || self.temperature < 1e-3 => Some("temperature"),
             () if ![cpu, link, other].into_iter().all(probability) => Some("thresholds"),
             () if !self.causes.iter().all(cause) => Some("densities of a cause"),
@@ -210,6 +215,8 @@ struct Score<'a> {
     joint: f64,
     /// ln density of signature and delay, given the loss rate.
     given_rate: f64,
+    /// The same of the background.
+    background: f64,
     /// The same of its best family, and the name.
     family: (f64, &'a str),
 }
@@ -255,6 +262,11 @@ fn background<'a>(values: impl Iterator<Item = &'a Option<f64>>) -> f64 {
     let constant = 0.5 * (2.0 * std::f64::consts::PI).ln() + BACKGROUND_SPREAD.ln();
     let of = |value: &f64| -0.5 * (value / BACKGROUND_SPREAD).powi(2) - constant;
     values.flatten().map(of).sum()
+}
+
+/// ln of a density that is the background to a small share.
+pub(crate) fn with_background(ln_density: f64, ln_background: f64, share: f64) -> f64 {
+    ln_sum([(1.0 - share).ln() + ln_density, share.ln() + ln_background].into_iter())
 }
 
 /// Probabilities from their ln up to a constant; all the same if there are none.

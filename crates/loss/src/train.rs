@@ -170,6 +170,7 @@ fn fit_size(samples: &[&Sample], rng: &mut Rng) -> Result<SizeModel, TrainError>
         delay_scale: scales::<{ DELAY.len() }>(samples.iter().map(delay)),
         causes: Vec::new(),
         temperature: 1.0,
+        background: 1e-3,
         thresholds: Thresholds { cpu: 0.95, link: 0.9, other: 0.6 },
     };
     own.causes =
@@ -213,10 +214,20 @@ fn fit_cause(
             })
         })
         .collect();
-    // Network and processor alike, as in the paper; the other two are rarer.
-    let prior = if matches!(cause, Cause::Network | Cause::Cpu) { 0.35 } else { 0.15 };
+    let prior = prior(cause);
     let floor = f64::MIN;
     (!families.is_empty()).then_some(CauseModel { cause, prior, floor, families })
+}
+
+/// How probable a cause is held beforehand: network and processor alike, as in the paper; both
+/// at once more seldom; errors of a link hardly ever, since transfers in bulk go over wires.
+fn prior(cause: Cause) -> f64 {
+    match cause {
+        Cause::Network | Cause::Cpu => 0.4,
+        Cause::Hybrid => 0.15,
+        Cause::Link => 0.05,
+        Cause::Inconclusive => 0.0,
+    }
 }
 
 /// Mean and deviation of each feature where it is known.

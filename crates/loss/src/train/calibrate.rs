@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Sample;
-use crate::own::{LnDensities, Opinion, normalised};
+use crate::own::{LnDensities, Opinion, normalised, with_background};
 use crate::{Basis, Cause, OwnModel};
 
 /// Windows of each family that are used here.
@@ -17,15 +17,14 @@ const BELOW_FLOOR: f64 = 0.002;
 const BELOW_CPU_FLOOR: f64 = 0.02;
 /// Temperatures that are tried: 1 to about 30.
 const TEMPERATURES: i32 = 35;
+/// Shares of the background that are tried.
+const BACKGROUNDS: [f64; 3] = [1e-2, 1e-3, 1e-4];
 /// Posteriors that may be asked for before the processor is blamed.
 const CPU_THRESHOLDS: [f64; 8] = [0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995];
 /// Most windows of any one family lost elsewhere that may be called the processor's.
 const WRONG_CPU: f64 = 0.002;
 /// The same for a family that was left out.
 const WRONG_CPU_LEFT_OUT: f64 = 0.005;
-
-/// The view without a window's own family.
-const LEFT_OUT: usize = 1;
 
 /// A window with what the densities say of it.
 struct Judged<'a> {
@@ -41,16 +40,20 @@ pub(super) fn calibrate(own: &mut OwnModel, samples: &[&Sample], fit: &mut BTree
     let judged = judge(own, samples);
     set_floors(own, &judged);
     let priors = priors(own);
-    let mut best = (f64::INFINITY, 1.0);
-    for step in 0..TEMPERATURES {
-        let temperature = 1.1f64.powi(step);
-        let loss = log_loss(own, &judged, &priors, temperature);
-        if loss < best.0 {
-            best = (loss, temperature);
+    let mut best = (f64::INFINITY, own.temperature, own.background);
+    for background in BACKGROUNDS {
+        for step in 0..TEMPERATURES {
+            own.background = background;
+            own.temperature = (1.1f64.powi(step) * 1e4).round() / 1e4;
+            let loss = log_loss(own, &judged, &priors);
+            if loss < best.0 {
+                best = (loss, own.temperature, background);
+            }
         }
     }
-    own.temperature = (best.1 * 1e4).round() / 1e4;
+    (own.temperature, own.background) = (best.1, best.2);
     fit.insert("own temperature".to_owned(), own.temperature);
+    fit.insert("own background".to_owned(), own.background);
     fit.insert("own log loss".to_owned(), best.0);
     set_cpu_threshold(own, &judged, fit);
 }
@@ -71,8 +74,10 @@ fn judge<'a>(own: &OwnModel, samples: &[&'a Sample]) -> Vec<Judged<'a>> {
         let weight = 1.0 / (per_cause[&cause] * used.len()) as f64;
         for sample in used {
             let all = own.ln_densities(&sample.features, None);
-            let others =
-                (per_cause[&cause] > 1).then(|| own.ln_densities(&sample.features, Some(name)));
+            // Bad spells of a link that lose everything are a receiver's spells off its
+            // processor, as far as the signature goes: who never saw such a link cannot know.
+            let fair = per_cause[&cause] > 1 && cause != Cause::Link;
+            let others = fair.then(|| own.ln_densities(&sample.features, Some(name)));
             judged.push(Judged { sample, weight, views: [Some(all), others] });
         }
     }
@@ -90,7 +95,7 @@ fn set_floors(own: &mut OwnModel, judged: &[Judged<'_>]) {
         let mut densities: Vec<(f64, f64)> = judged
             .iter()
             .filter(|judged| judged.sample.cause == model.cause)
-            .filter_map(|judged| Some((judged.views[0]?[at]?.0, judged.weight)))
+            .filter_map(|judged| Some((judged.views[0]?[at]?[0], judged.weight)))
             .collect();
         densities.sort_by(|a, b| a.0.total_cmp(&b.0));
         let below = if model.cause == Cause::Cpu { BELOW_CPU_FLOOR } else { BELOW_FLOOR };
@@ -110,9 +115,12 @@ fn priors(own: &OwnModel) -> [f64; 4] {
     })
 }
 
-fn posterior(view: &LnDensities, priors: &[f64; 4], temperature: f64) -> [f64; 4] {
+fn posterior(own: &OwnModel, view: &LnDensities, priors: &[f64; 4]) -> [f64; 4] {
     normalised(std::array::from_fn(|i| match view[i] {
-        Some((_, given_rate)) => priors[i].ln() + given_rate / temperature,
+        Some([_, given_rate, background]) => {
+            let given_rate = with_background(given_rate, background, own.background);
+            priors[i].ln() + given_rate / own.temperature
+        }
         None => f64::NEG_INFINITY,
     }))
 }
@@ -121,13 +129,13 @@ fn posterior(view: &LnDensities, priors: &[f64; 4], temperature: f64) -> [f64; 4
 /// one that matters. (Errors of a link and a saturated backbone can look the same; no temperature
 /// helps against that.) Each cause counts by its prior, each view the same; what is like nothing
 /// is not asked, as it gets no verdict.
-fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4], temperature: f64) -> f64 {
+fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4]) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for judged in judged {
         let cause = judged.sample.cause;
         let weight = judged.weight * priors[position(cause)];
         for view in judged.views.iter().flatten().filter(|view| like(own, view).contains(&true)) {
-            let cpu = posterior(view, priors, temperature)[1];
+            let cpu = posterior(own, view, priors)[1];
             let right = if cause == Cause::Cpu { cpu } else { 1.0 - cpu };
             sum -= weight * right.max(1e-12).ln();
             weights += weight;
@@ -140,7 +148,7 @@ fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4], temperatur
 fn like(own: &OwnModel, view: &LnDensities) -> [bool; 4] {
     let floor = |cause| own.causes.iter().find(|model| model.cause == cause).map(|m| m.floor);
     std::array::from_fn(|i| {
-        view[i].zip(floor(Cause::TRUE[i])).is_some_and(|((joint, _), floor)| joint >= floor)
+        view[i].zip(floor(Cause::TRUE[i])).is_some_and(|([joint, ..], floor)| joint >= floor)
     })
 }
 
@@ -179,11 +187,6 @@ fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize) -> f64 {
         if judged.views[view].is_none() {
             continue;
         }
-        // Bad spells of a link that lose everything are a receiver's spells off its processor, as
-        // far as the signature goes: who never saw such a link cannot know.
-        if view == LEFT_OUT && judged.sample.cause == Cause::Link {
-            continue;
-        }
         let key = (judged.sample.cause, judged.sample.family.as_str());
         let (all, wrong) = families.entry(key).or_default();
         *all += 1.0;
@@ -194,7 +197,7 @@ fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize) -> f64 {
 
 fn called_cpu(own: &OwnModel, judged: &Judged<'_>, view: usize) -> bool {
     let Some(view) = &judged.views[view] else { return false };
-    let posterior = posterior(view, &priors(own), own.temperature);
+    let posterior = posterior(own, view, &priors(own));
     let opinion = Opinion { posterior, like: like(own, view), family: None };
     opinion.decide(own.thresholds, Basis::Signature).cause == Cause::Cpu
 }

@@ -149,11 +149,10 @@ fn reliability(given: &[(f64, Cause)]) -> Vec<ReliabilityBin> {
     for (_, cause) in given {
         *windows.entry(*cause).or_default() += 1.0;
     }
-    let prior = |cause| if matches!(cause, Cause::Network | Cause::Cpu) { 0.35 } else { 0.15 };
     let mut bins = vec![(ReliabilityBin::default(), 0.0); BINS];
     for (p, cause) in given {
         let (bin, weights) = &mut bins[((p * BINS as f64) as usize).min(BINS - 1)];
-        let weight = prior(*cause) / windows[cause];
+        let weight = super::prior(*cause) / windows[cause];
         bin.windows += 1;
         bin.given += weight * p;
         bin.found += if *cause == Cause::Cpu { weight } else { 0.0 };
