@@ -4,6 +4,7 @@ mod common;
 mod config;
 mod cp;
 mod demo;
+mod diagnose;
 mod emulate;
 mod generate;
 mod key;
@@ -26,6 +27,7 @@ pub(crate) use common::{
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
+pub(crate) use diagnose::DiagnoseArgs;
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
@@ -73,6 +75,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
+    /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
+    Diagnose(DiagnoseArgs),
     /// Show on this machine what an interrupted and damaged transfer does.
     Demo(DemoArgs),
     /// Networks in virtual time: scenarios, sweeps, results of papers.

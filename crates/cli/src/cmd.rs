@@ -3,6 +3,7 @@
 mod config;
 mod cp;
 mod demo;
+mod diagnose;
 mod emulate;
 mod explain;
 mod files_from;
@@ -29,6 +30,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
         Command::Serve(args) => serve::run(&args),
         Command::Perf(args) => perf::run(args, &matches),
+        Command::Diagnose(args) => diagnose::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),

@@ -1,5 +1,6 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
+pub(crate) mod diagnose;
 pub(crate) mod done;
 pub(crate) mod log;
 pub(crate) mod loss;

@@ -20,11 +20,15 @@ use packtrain_transfer::{ChunkPlan, Failure};
 use packtrain_units::{ByteCount, Offset};
 
 use crate::control::PayloadSink;
+use crate::diagnose::meter::Meters;
 use block::{Block, Intervals};
 use writers::Job;
+pub(crate) use writers::THREADS;
 
 /// Memory for incomplete and unwritten data of big files.
 const BLOCK_MEMORY: u64 = 56 << 20;
+/// Less room than this is hardly any.
+const NEARLY: u64 = 6 << 20;
 /// How long data waits for room before some is lent, and how often in a row.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 const MOST_WAITS: u32 = 240;
@@ -95,6 +99,7 @@ struct Shared {
     target: Box<dyn PieceTarget>,
     events: Box<dyn Fn(WriteEvent) + Send + Sync>,
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    meters: Arc<Meters>,
 }
 
 /// The assembly; clones share the same memory.
@@ -105,6 +110,7 @@ impl Assembly {
     /// An assembly over `target` with its writer threads; `events` is called from them.
     pub(crate) fn new(
         target: impl PieceTarget,
+        meters: Arc<Meters>,
         events: impl Fn(WriteEvent) + Send + Sync + 'static,
     ) -> Self {
         let (jobs, queue) = crossbeam_channel::unbounded();
@@ -115,6 +121,7 @@ impl Assembly {
             target: Box::new(target),
             events: Box::new(events),
             wakers: Mutex::default(),
+            meters,
         }));
         writers::start(&this, &queue);
         this
@@ -126,6 +133,12 @@ impl Assembly {
 
     fn job(&self, job: Job) {
         let _ = self.0.jobs.send(job);
+    }
+
+    /// Whether there is hardly room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        let state = self.state();
+        state.block_memory + NEARLY > BLOCK_MEMORY || state.small_memory + NEARLY > SMALL_MEMORY
     }
 
     /// From now on these pieces may arrive.

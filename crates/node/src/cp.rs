@@ -123,14 +123,17 @@ fn finish(
         && !dry
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);
+    let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
+    let diagnosis = watch.book().close(moved_bytes, outcome.summary.files_moved);
     Outcome {
+        id: watch.book().id(),
         summary: outcome.summary,
         elapsed,
         transport,
         shares,
         retransmitted: moved.retransmitted,
         loss_cause: moved.causes,
-        verdict: moved.verdict,
+        verdict: if dry { None } else { diagnosis.verdict() },
         rtt: moved.rtt,
         differing: watch.differing(),
         resumable,

@@ -9,6 +9,7 @@ pub mod authorized;
 pub mod config;
 pub mod cp;
 pub mod demo;
+pub mod diagnose;
 pub mod keys;
 pub mod knownhosts;
 pub mod location;

@@ -15,6 +15,7 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
 use crate::control::{spawn, step_back};
+use crate::diagnose::meter::Meters;
 
 /// Chunks in memory at most: 80 MiB.
 const MAX_CHUNKS: usize = 20;
@@ -23,7 +24,7 @@ const AHEAD: usize = 6;
 /// Chunks of a stream that may wait for verification.
 const STREAM_CHUNKS: usize = 12;
 /// Threads that read and hash.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Where the bytes of a piece come from.
 pub(crate) trait PieceSource: Send + Sync + 'static {
@@ -171,6 +172,7 @@ struct Shared {
     events: Box<dyn Fn(ReadEvent) + Send + Sync>,
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     pool: Arc<BufferPool>,
+    meters: Arc<Meters>,
 }
 
 /// The reader; clones share the same chunks.
@@ -181,6 +183,7 @@ impl Reader {
     /// A reader of `source` with its threads; `events` is called from them.
     pub(crate) fn new(
         source: impl PieceSource,
+        meters: Arc<Meters>,
         events: impl Fn(ReadEvent) + Send + Sync + 'static,
     ) -> Self {
         let reader = Self(Arc::new(Shared {
@@ -190,6 +193,7 @@ impl Reader {
             events: Box::new(events),
             wakers: Mutex::default(),
             pool: Arc::default(),
+            meters,
         }));
         for n in 0..THREADS {
             let this = reader.clone();
@@ -381,10 +385,11 @@ impl Reader {
             let len = piece.range.end.since(piece.range.start).get() as usize;
             let out = &mut bytes[start..start + len];
             match self.0.source.read(piece, out) {
-                Ok(()) if hash => digests.push(PieceDigest {
-                    entry: piece.entry,
-                    digest: digest::piece(piece.file_offset, piece.whole, out),
-                }),
+                Ok(()) if hash => {
+                    let digest = || digest::piece(piece.file_offset, piece.whole, out);
+                    let digest = self.0.meters.hash.run(out.len() as u64, digest);
+                    digests.push(PieceDigest { entry: piece.entry, digest });
+                }
                 Ok(()) => {}
                 Err(failure) => {
                     bad.push(piece.range.clone());

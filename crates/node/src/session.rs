@@ -6,6 +6,7 @@ use packtrain_units::{Duration, Time};
 
 use crate::api::{Notice, StopHandle};
 use crate::control::ControlSender;
+use crate::diagnose::Part;
 
 /// Watches one end of a transfer. Calls come from its thread and must not block for long.
 pub(crate) trait Observer: Send + Sync {
@@ -19,6 +20,12 @@ pub(crate) trait Observer: Send + Sync {
     fn transport(&self, name: &str);
     /// Something to say.
     fn notice(&self, notice: &Notice);
+    /// Whether evidence is kept here; otherwise it goes to the other end.
+    fn keeps(&self) -> bool {
+        false
+    }
+    /// An end tells of itself, once a second.
+    fn part(&self, _: Part) {}
 }
 
 /// Watches nothing.

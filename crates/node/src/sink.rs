@@ -19,13 +19,18 @@ use packtrain_transfer::message::{Message, Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction};
 use packtrain_units::{Duration, Time};
 
-use crate::assembly::{Assembly, WriteEvent};
+use crate::assembly::{self, Assembly, WriteEvent};
 use crate::control::{Control, Incoming};
+use crate::diagnose::meter::Meters;
+use crate::diagnose::watch::{EndWatch, suite};
+use crate::diagnose::{Part, PartRole, record};
 use crate::paths::show;
 use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{Moved, SinkTransports};
 
+/// How often it is seen whether the memory is full.
+const LOOK: Duration = Duration::from_millis(50);
 /// Reports of files sent at once, at most.
 const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
@@ -143,6 +148,8 @@ struct Runner<'a> {
     reports: Vec<(Vec<u8>, FileReport)>,
     gone: bool,
     pulse: Pulse,
+    watch: EndWatch,
+    looked: Time,
 }
 
 /// The journal, made when it is first written.
@@ -167,14 +174,16 @@ impl<'a> Runner<'a> {
         let sink = Sink::new(setup.options.clone(), &held, opened.id, now).map_err(refuse)?;
         let target = Arc::new(opened.target(&setup.options));
         let (answer, answers) = unbounded();
+        let meters = Arc::<Meters>::default();
         let assembly = {
             let answer = answer.clone();
-            Assembly::new(SharedTarget(Arc::clone(&target)), move |event| {
+            Assembly::new(SharedTarget(Arc::clone(&target)), Arc::clone(&meters), move |event| {
                 let _ = answer.send(Answer::Written(event));
             })
         };
-        let sync = files::start_sync(Arc::clone(&target), answer.clone());
-        let meta = files::start_meta(Arc::clone(&target), answer, sync.clone());
+        let sync = files::start_sync(Arc::clone(&target), Arc::clone(&meters), answer.clone());
+        let meta =
+            files::start_meta(Arc::clone(&target), Arc::clone(&meters), answer, sync.clone());
         let root = Arc::clone(&opened.root);
         let journal = Journal { root, place: opened.journal.clone(), file: None };
         let _ = setup.control.payload.set(Arc::new(assembly.clone()));
@@ -192,6 +201,8 @@ impl<'a> Runner<'a> {
             reports: Vec::new(),
             gone: false,
             pulse: Pulse::new(now),
+            watch: EndWatch::new(meters, assembly::THREADS, suite()),
+            looked: now,
         })
     }
 
@@ -265,7 +276,11 @@ impl<'a> Runner<'a> {
     fn message(&mut self, message: Message) {
         match message {
             Message::Channel(bytes) => {
-                if let Err(failure) = self.setup.transports.on_channel(&bytes) {
+                if let Some(Word::Part(bytes)) = Word::decode(&bytes) {
+                    if let Some(part) = record::decode(&bytes) {
+                        self.setup.observer.part(part);
+                    }
+                } else if let Err(failure) = self.setup.transports.on_channel(&bytes) {
                     self.sink.cancel(clock::now(), failure);
                 }
             }
@@ -321,6 +336,7 @@ impl<'a> Runner<'a> {
             SinkAction::Send(message) => {
                 if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
                     self.tell_reports();
+                    self.testify();
                 }
                 self.setup.control.tx.send(&message);
             }
@@ -417,8 +433,27 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Tells what this end is like, here or to whoever called.
+    fn testify(&mut self) {
+        let (net, buffers) = self.setup.transports.evidence();
+        let end = self.watch.read(net, buffers);
+        let part = Part { role: PartRole::Sink, end, path: None };
+        if self.setup.observer.keeps() {
+            self.setup.observer.part(part);
+        } else {
+            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+        }
+    }
+
     fn tell(&mut self) {
         let now = clock::now();
+        if now.since(self.looked) >= LOOK {
+            self.looked = now;
+            self.watch.look(self.assembly.is_full());
+        }
+        if self.watch.is_due(now) {
+            self.testify();
+        }
         if now.since(self.told) >= Duration::from_millis(200) {
             self.told = now;
             self.tell_reports();

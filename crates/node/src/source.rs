@@ -19,7 +19,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::control::{Control, Incoming, spawn};
-use crate::reader::{ReadEvent, Reader};
+use crate::diagnose::meter::Meters;
+use crate::diagnose::watch::{EndWatch, suite};
+use crate::diagnose::{Part, PartRole, record};
+use crate::reader::{self, ReadEvent, Reader};
 use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
@@ -62,9 +65,11 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
     let (news, inbox) = unbounded();
     let table = Arc::new(Table::default());
     let credit = Arc::new(Credit::default());
+    let meters = Arc::<Meters>::default();
     let reader = {
         let news = news.clone();
-        Reader::new(table::Files::new(Arc::clone(&table)), move |event| {
+        let files = table::Files::new(Arc::clone(&table), Arc::clone(&meters));
+        Reader::new(files, Arc::clone(&meters), move |event| {
             let _ = news.send(News::Read(event));
         })
     };
@@ -73,6 +78,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         setup.options.clone(),
         Arc::clone(&table),
         Arc::clone(&credit),
+        Arc::clone(&meters),
         news.clone(),
     );
     let source = Source::new(setup.options.clone(), clock::now());
@@ -89,6 +95,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         streaming: false,
         gone: false,
         pulse: Pulse::new(clock::now()),
+        watch: EndWatch::new(meters, reader::THREADS, suite()),
     };
     runner.run()
 }
@@ -106,6 +113,7 @@ struct Runner<'a> {
     streaming: bool,
     gone: bool,
     pulse: Pulse,
+    watch: EndWatch,
 }
 
 impl Runner<'_> {
@@ -162,6 +170,9 @@ impl Runner<'_> {
         }
         self.credit.close();
         self.reader.close();
+        if self.setup.observer.keeps() {
+            self.testify();
+        }
         let moved = self.setup.transports.close();
         self.told = Time::ZERO;
         self.tell();
@@ -197,6 +208,11 @@ impl Runner<'_> {
                     }
                 }
                 Some(Word::Offer(offer)) => self.setup.transports.on_offer(&offer),
+                Some(Word::Part(bytes)) => {
+                    if let Some(part) = record::decode(&bytes) {
+                        self.setup.observer.part(part);
+                    }
+                }
                 Some(Word::Moved(_) | Word::OfferBy(..)) | None => {}
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),
@@ -208,6 +224,7 @@ impl Runner<'_> {
             | Message::Pong(_) => {}
             message => {
                 if matches!(message, Message::Finished(_)) {
+                    self.testify();
                     // The caller may be at the sink's end, or in between.
                     let moved = Word::Moved(self.setup.transports.moved());
                     self.setup.control.tx.send(&Message::Channel(moved.encode()));
@@ -350,8 +367,23 @@ impl Runner<'_> {
         self.table.forget_while(|id| source.entry(id).is_none());
     }
 
+    /// Tells what this end and the path are like, here or to whoever called.
+    fn testify(&mut self) {
+        let (path, net) = self.setup.transports.evidence();
+        let end = self.watch.read(net, None);
+        let part = Part { role: PartRole::Source, end, path: Some(path) };
+        if self.setup.observer.keeps() {
+            self.setup.observer.part(part);
+        } else {
+            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+        }
+    }
+
     fn tell(&mut self) {
         let now = clock::now();
+        if self.watch.is_due(now) {
+            self.testify();
+        }
         if now.since(self.told) >= Duration::from_millis(100) {
             self.told = now;
             if let Some(name) = self.setup.transports.current() {

@@ -4,6 +4,7 @@
 //! send first, so that a firewall or an address translator between them lets the answer in. UDP
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
+mod look;
 mod mover;
 pub(crate) mod offer;
 mod payload;
@@ -110,8 +111,6 @@ pub(crate) struct Moved {
     pub(crate) causes: LossCause,
     /// Least round trip.
     pub(crate) rtt: Option<Duration>,
-    /// What limited the sender most, in words.
-    pub(crate) verdict: Option<String>,
 }
 
 fn temporary(text: impl Into<String>) -> Failure {

@@ -10,9 +10,6 @@ pub(crate) enum Later {
     /// Forwarding in the middle of a path.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Depot(Rest),
-    /// Why a transfer is slow.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Diagnose(Rest),
     /// How fast a transfer would be.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Predict(Rest),
@@ -45,7 +42,6 @@ impl Later {
     pub(crate) fn refusal(&self) -> String {
         let (name, instead) = match self {
             Self::Depot(_) => ("depot", "transfers go straight from end to end"),
-            Self::Diagnose(_) => ("diagnose", "see what `cp --explain` and `perf client` say"),
             Self::Predict(_) => ("predict", "measure with `perf client`"),
             Self::Forecast(_) => ("forecast", "measure with `perf client`"),
             Self::Route(_) => ("route", "transfers go straight from end to end"),

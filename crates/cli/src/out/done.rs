@@ -39,6 +39,8 @@ pub(crate) struct Cp<'a> {
     differing: u64,
     rtt_ms: Option<f64>,
     verdict: Option<&'a str>,
+    /// What `packtrain diagnose` knows it by.
+    id: &'a str,
     resumable: bool,
     resume_command: Option<&'a str>,
     error: Option<Cause<'a>>,
@@ -116,6 +118,7 @@ impl<'a> Cp<'a> {
             differing: outcome.differing,
             rtt_ms: outcome.rtt.map(millis),
             verdict: outcome.verdict.as_deref(),
+            id: &outcome.id,
             resumable: outcome.resumable,
             resume_command,
             error: outcome.failure.as_ref().map(Cause::new),

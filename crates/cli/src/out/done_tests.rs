@@ -6,6 +6,7 @@ use super::*;
 #[test]
 fn the_last_line_of_cp_keeps_its_shape() {
     let outcome = Outcome {
+        id: String::new(),
         summary: Summary {
             bytes: 4000,
             bytes_moved: 3000,
@@ -40,7 +41,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
         r#""loss_cause":{"congestion":12},"transports":{"native":2000,"tcp":1000},"#,
         r#""entries":3,"files_moved":2,"unchanged":1,"bytes_resumed":500,"chunks_again":1,"#,
         r#""deleted":0,"failed":1,"vanished":0,"differing":0,"rtt_ms":1.234,"#,
-        r#""verdict":"bounded by the disk","resumable":false,"resume_command":null,"#,
+        r#""verdict":"bounded by the disk","id":"","resumable":false,"resume_command":null,"#,
         r#""error":null,"failed_files":[{"path":"a�","kind":"changed","text":"it changed"}]}"#
     );
     assert_eq!(line, want);

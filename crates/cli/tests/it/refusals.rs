@@ -8,7 +8,6 @@ fn features_of_later_versions_are_refused() {
     home.file("a", b"a");
     for (line, says) in [
         ("depot --listen :1", "`packtrain depot` is not in this version"),
-        ("diagnose last", "`packtrain diagnose` is not in this version"),
         ("predict a b", "`packtrain predict` is not in this version"),
         ("forecast --json", "`packtrain forecast` is not in this version"),
         ("route a b", "`packtrain route` is not in this version"),

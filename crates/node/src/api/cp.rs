@@ -119,6 +119,8 @@ pub struct PortRange {
 /// What came of a `cp` or `verify` that got as far as a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
+    /// Names the transfer to `diagnose`; empty if none was recorded.
+    pub id: String,
     /// The sink's counts.
     pub summary: Summary,
     /// From the start of the command to durable.

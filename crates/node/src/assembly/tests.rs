@@ -61,7 +61,7 @@ fn entry(size: u64) -> Entry {
 fn assembly() -> (Assembly, Memory, Receiver<WriteEvent>) {
     let memory = Memory::default();
     let (tell, told) = unbounded();
-    let assembly = Assembly::new(memory.clone(), move |event| {
+    let assembly = Assembly::new(memory.clone(), Arc::default(), move |event| {
         let _ = tell.send(event);
     });
     (assembly, memory, told)

@@ -11,7 +11,7 @@ use super::{Assembly, Plan, WriteEvent, len};
 use crate::control::{spawn, step_back};
 
 /// Threads that write and hash.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Work for a writer thread.
 pub(super) enum Job {
@@ -74,17 +74,18 @@ impl Assembly {
         let mut result = Ok(());
         for &(from, to) in &parts {
             let at = base + u64::from(from);
-            result = result.and_then(|()| match &buffer {
+            let write = || match &buffer {
                 Some(buffer) => {
                     target.write(piece.entry, &entry, at, &buffer[from as usize..to as usize])
                 }
                 None => target.zero(piece.entry, &entry, at, u64::from(to - from)),
-            });
+            };
+            result = result.and_then(|()| self.0.meters.data.run(u64::from(to - from), write));
         }
-        let mut digest = buffer
-            .as_deref()
-            .filter(|_| hash && result.is_ok())
-            .map(|bytes| block_digest(&piece, base, &bytes[..size as usize]));
+        let mut digest = buffer.as_deref().filter(|_| hash && result.is_ok()).map(|bytes| {
+            let digest = || block_digest(&piece, base, &bytes[..size as usize]);
+            self.0.meters.hash.run(size, digest)
+        });
         // A stream's piece may have become shorter since.
         let reread = self.release(chunk, &piece, block, buffer);
         if let Err(failure) = result {
@@ -175,7 +176,8 @@ impl Assembly {
             let Some(bytes) = buffer.get(start..start + len(&piece.range) as usize) else {
                 continue;
             };
-            match self.0.target.write_small(piece.entry, entry, bytes) {
+            let write = || self.0.target.write_small(piece.entry, entry, bytes);
+            match self.0.meters.small.run(bytes.len() as u64, write) {
                 Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
                 Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
             }

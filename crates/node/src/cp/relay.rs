@@ -10,6 +10,7 @@ use packtrain_units::Offset;
 
 use super::watch::Watch;
 use crate::control::{Control, ControlSender, Incoming, PayloadSink};
+use crate::diagnose::record;
 use crate::reader::Slice;
 use crate::session::{Observer, Stop};
 use crate::transports::Moved;
@@ -69,6 +70,11 @@ pub(super) fn run(
                         Some(Word::Reports(reports)) => {
                             for (path, report) in &reports {
                                 watch.file(path, report);
+                            }
+                        }
+                        Some(Word::Part(bytes)) => {
+                            if let Some(part) = record::decode(&bytes) {
+                                watch.part(part);
                             }
                         }
                         Some(Word::Offer(_) | Word::OfferBy(..)) | None => {}

@@ -10,6 +10,8 @@ use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::api::{CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter};
+use crate::diagnose::Part;
+use crate::diagnose::book::Book;
 use crate::session::Observer;
 use crate::sink::Destination;
 
@@ -22,6 +24,7 @@ pub(super) struct Watch<'a> {
     rate: Mutex<Rate>,
     differing: AtomicU64,
     transport: Mutex<String>,
+    book: Book,
 }
 
 #[derive(Default)]
@@ -54,7 +57,12 @@ impl<'a> Watch<'a> {
         let here = local(&request.dest) && request.sources.iter().all(local);
         let name = if here { "local" } else { request.transport.name() };
         let transport = Mutex::new(name.to_owned());
-        Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport }
+        let ssh = |l: &Location| matches!(l, Location::Ssh { .. });
+        let far = request.sources.iter().any(ssh) || ssh(&request.dest);
+        let to = String::from_utf8_lossy(request.dest.path()).into_owned();
+        let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
+        let book = Book::open(what, here, far);
+        Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport, book }
     }
 
     /// Files that differ or are missing, as far as reports told.
@@ -62,11 +70,17 @@ impl<'a> Watch<'a> {
         self.differing.load(Ordering::Relaxed)
     }
 
+    /// The evidence so far.
+    pub(super) fn book(&self) -> &Book {
+        &self.book
+    }
+
     pub(super) fn say(&self, notice: Notice) {
         self.reporter.notice(&notice);
     }
 
     fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {
+        self.book.progress(done, files.0);
         let rate = self.rate.lock().expect("no holder panics").update(done.get());
         let left = total.map(|t| t.saturating_sub(done));
         let eta = left
@@ -116,6 +130,14 @@ impl Observer for Watch<'_> {
     fn notice(&self, notice: &Notice) {
         self.reporter.notice(notice);
     }
+
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn part(&self, part: Part) {
+        self.book.part(part);
+    }
 }
 
 /// Passes notices on, and nothing else: the other end is watched.
@@ -128,6 +150,14 @@ impl Observer for Notices<'_> {
     fn transport(&self, _: &str) {}
     fn notice(&self, notice: &Notice) {
         self.0.notice(notice);
+    }
+
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn part(&self, part: Part) {
+        self.0.part(part);
     }
 }
 

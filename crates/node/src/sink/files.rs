@@ -13,6 +13,7 @@ use super::Answer;
 use super::target::{Target, kind_of};
 use crate::assembly::PieceTarget;
 use crate::control::spawn;
+use crate::diagnose::meter::Meters;
 use crate::paths::show;
 
 /// What all our own files at a target begin with or contain.
@@ -42,6 +43,7 @@ pub(super) enum SyncJob {
 
 pub(super) fn start_meta(
     target: Arc<Target>,
+    meters: Arc<Meters>,
     answer: Sender<Answer>,
     sync: Sender<SyncJob>,
 ) -> Sender<MetaJob> {
@@ -56,12 +58,24 @@ pub(super) fn start_meta(
                 }
                 job => job,
             };
-            if let Some(done) = meta(&target, job) {
+            if let Some(done) = meters.names.run_many(job.count(), 0, || meta(&target, job)) {
                 let _ = answer.send(done);
             }
         }
     });
     jobs
+}
+
+impl MetaJob {
+    /// How many entries it is about.
+    fn count(&self) -> u64 {
+        let count = match self {
+            Self::Examine(_, entries) => entries.len(),
+            Self::Commit(entries) | Self::Settle(entries) => entries.len(),
+            _ => 1,
+        };
+        count as u64
+    }
 }
 
 fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
@@ -96,22 +110,27 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
     }
 }
 
-pub(super) fn start_sync(target: Arc<Target>, answer: Sender<Answer>) -> Sender<SyncJob> {
+pub(super) fn start_sync(
+    target: Arc<Target>,
+    meters: Arc<Meters>,
+    answer: Sender<Answer>,
+) -> Sender<SyncJob> {
     let (jobs, queue): (_, Receiver<SyncJob>) = unbounded();
     spawn("sync", move || {
         for job in &queue {
-            let done = match job {
-                SyncJob::Sync(token) => Answer::Synced(token, sync_data(&target)),
+            let done = meters.sync.run(0, || match job {
+                SyncJob::Sync(token) => Some(Answer::Synced(token, sync_data(&target))),
                 SyncJob::Journal(token, file) => {
                     let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
                     let journal = journal.map_err(|e| failure(&target, "the journal", &e));
                     // Names changed since the last sync have to be durable too.
                     let renamed = target.renamed.swap(false, Ordering::AcqRel);
                     let names = || if renamed { sync_names(&target) } else { Ok(()) };
-                    Answer::JournalSynced(token, journal.and_then(|()| names()))
+                    Some(Answer::JournalSynced(token, journal.and_then(|()| names())))
                 }
-                SyncJob::Stop => return,
-            };
+                SyncJob::Stop => None,
+            });
+            let Some(done) = done else { return };
             let _ = answer.send(done);
         }
     });

@@ -13,6 +13,7 @@ use packtrain_units::{ByteCount, Offset};
 
 use super::News;
 use crate::control::spawn;
+use crate::diagnose::meter::Meters;
 use crate::paths::show;
 use crate::reader::{PieceSource, ReadEvent, Reader};
 use crate::sink::hash_file;
@@ -128,18 +129,23 @@ struct OpenFiles {
 /// Reads pieces of the table's files.
 pub(super) struct Files {
     table: Arc<Table>,
+    meters: Arc<Meters>,
     open: Mutex<OpenFiles>,
 }
 
 impl Files {
-    pub(super) fn new(table: Arc<Table>) -> Self {
-        Self { table, open: Mutex::default() }
+    pub(super) fn new(table: Arc<Table>, meters: Arc<Meters>) -> Self {
+        Self { table, meters, open: Mutex::default() }
+    }
+
+    fn opened(&self, piece: &Piece) -> Result<SourceFile, Failure> {
+        self.meters.names.run(0, || self.table.open(piece.entry))
     }
 
     fn file(&self, piece: &Piece) -> Result<Arc<SourceFile>, Failure> {
         // A file of one piece is read once: no need to keep it.
         if piece.whole {
-            return self.table.open(piece.entry).map(Arc::new);
+            return self.opened(piece).map(Arc::new);
         }
         let mut open = self.open.lock().expect("no holder panics");
         open.clock += 1;
@@ -148,7 +154,7 @@ impl Files {
             *used = clock;
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(self.table.open(piece.entry)?);
+        let file = Arc::new(self.opened(piece)?);
         if open.files.len() >= OPEN_FILES {
             let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
             if let Some(oldest) = oldest {
@@ -163,7 +169,9 @@ impl Files {
 impl PieceSource for Files {
     fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
         let file = self.file(piece)?;
-        let read = file.read_exact_at(piece.file_offset, out).and_then(|()| file.check_unchanged());
+        let bytes = out.len() as u64;
+        let read = || file.read_exact_at(piece.file_offset, out);
+        let read = self.meters.data.run(bytes, read).and_then(|()| file.check_unchanged());
         read.map_err(|error| {
             let path = self.table.name(piece.entry);
             match error {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use crossbeam_channel::Sender;
 use packtrain_io::clock;
-use packtrain_io::disk::walk::WalkFailure;
+use packtrain_io::disk::walk::{WalkFailure, WalkItem};
 use packtrain_io::disk::{self, Filters, Root, Trouble, WalkOptions, Walker};
 use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
 use packtrain_transfer::message::Options;
@@ -15,6 +15,7 @@ use packtrain_transfer::{Failure, FailureKind};
 
 use super::{News, Table};
 use crate::control::spawn;
+use crate::diagnose::meter::Meters;
 use crate::paths::show;
 
 /// Entries handed over at once.
@@ -71,6 +72,7 @@ pub(super) fn start(
     options: Options,
     table: Arc<Table>,
     credit: Arc<Credit>,
+    meters: Arc<Meters>,
     news: Sender<News>,
 ) {
     spawn("walk", move || {
@@ -81,14 +83,16 @@ pub(super) fn start(
                     .iter()
                     .map(|p| PathBuf::from(OsStr::from_bytes(&crate::sink::expand_home(p))))
                     .collect();
-                walk(Walker::new(&paths, prepared), paths.len(), &table, &credit, &news)
+                let walker = measured(Walker::new(&paths, prepared), &meters);
+                walk(walker, paths.len(), &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = Root::open(&root).map_err(|e| {
                     Failure::new(FailureKind::Fatal, format!("{}: {e}", root.display()))
                 })?;
                 let count = paths.len();
-                walk(Walker::beneath(&root, paths, prepared), count, &table, &credit, &news)
+                let walker = measured(Walker::beneath(&root, paths, prepared), &meters);
+                walk(walker, count, &table, &credit, &news)
             }),
         };
         if let Err(failure) = result {
@@ -127,14 +131,23 @@ pub(crate) fn filters(options: &Options) -> Result<Filters, Failure> {
     Ok(filters)
 }
 
+/// A walker, what each of its steps takes measured.
+fn measured(
+    mut walker: Walker,
+    meters: &Meters,
+) -> (Vec<Arc<Root>>, impl Iterator<Item = Result<WalkItem, WalkFailure>>) {
+    let roots = walker.roots().to_vec();
+    (roots, std::iter::from_fn(move || meters.names.run(0, || walker.next())))
+}
+
 fn walk(
-    walker: Walker,
+    (roots, walker): (Vec<Arc<Root>>, impl Iterator<Item = Result<WalkItem, WalkFailure>>),
     sources: usize,
     table: &Table,
     credit: &Credit,
     news: &Sender<News>,
 ) -> Result<(), Failure> {
-    table.set_roots(walker.roots().to_vec());
+    table.set_roots(roots);
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let mut any = false;
     for item in walker {

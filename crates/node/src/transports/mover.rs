@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use packtrain_io::clock;
@@ -32,9 +33,23 @@ struct State {
     closed: bool,
 }
 
+/// What a mover's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It has nothing to move.
+    Work,
+    /// It waits for the reader.
+    Bytes,
+    /// It waits for its pace.
+    Pace,
+    /// It hands bytes on, or waits until it may.
+    Out,
+}
+
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    waiting: AtomicU8,
     id: TransportId,
     tell: Tell,
 }
@@ -54,11 +69,13 @@ impl Mover {
         mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let mover = Self(Arc::new(Shared { state, changed, id, tell }));
+        let waiting = AtomicU8::default();
+        let mover = Self(Arc::new(Shared { state, changed, waiting, id, tell }));
         let this = mover.clone();
         spawn(name, move || {
             let mut due = clock::now();
             while let Some(range) = this.next() {
+                this.waits(Waiting::Bytes);
                 // Not to be had: verified meanwhile, or the reader is closing.
                 let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
                     this.revoke(&range);
@@ -84,10 +101,12 @@ impl Mover {
                     };
                     this.sending(part.clone());
                     if let Some(rate) = rate {
+                        this.waits(Waiting::Pace);
                         // Behind the schedule, by waiting for bytes, nothing is made up for.
                         due = due.max(clock::now()) + rate.time_for(part.end.since(part.start));
                         std::thread::sleep(due.since(clock::now()).to_std());
                     }
+                    this.waits(Waiting::Out);
                     if !send(part.start, slice) {
                         return;
                     }
@@ -99,6 +118,16 @@ impl Mover {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().expect("no holder panics")
+    }
+
+    fn waits(&self, what: Waiting) {
+        self.0.waiting.store(what as u8, Ordering::Relaxed);
+    }
+
+    /// What its thread does now.
+    pub(super) fn waiting(&self) -> Waiting {
+        const ALL: [Waiting; 4] = [Waiting::Work, Waiting::Bytes, Waiting::Pace, Waiting::Out];
+        ALL[usize::from(self.0.waiting.load(Ordering::Relaxed)).min(3)]
     }
 
     fn next(&self) -> Option<Range<Offset>> {
@@ -117,6 +146,7 @@ impl Mover {
                 }
                 return Some(range.start..end);
             }
+            self.waits(Waiting::Work);
             state = self.0.changed.wait(state).expect("no holder panics");
         }
     }
@@ -221,7 +251,7 @@ mod tests {
             range: Offset(start)..Offset(start + 100),
             whole: true,
         };
-        let reader = Reader::new(Half, |_| {});
+        let reader = Reader::new(Half, Arc::default(), |_| {});
         reader.announce(ChunkIndex(0), vec![piece(0, 0), piece(1, 100), piece(2, 200)]);
         let (tell, told) = unbounded();
         let (send, sent) = unbounded();

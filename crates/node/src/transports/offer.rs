@@ -7,6 +7,7 @@ use packtrain_transfer::{Failure, FailureKind, FileReport};
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
+use crate::diagnose::{Part, record};
 
 /// Addresses tried per lane, as the transport's own limit has it.
 const MOST_ADDRESSES: usize = 8;
@@ -26,6 +27,8 @@ pub(crate) enum Word {
     /// that does not know this word makes an offer of the other kind, which is how the two find
     /// out.
     OfferBy(String, Offer),
+    /// What an end measured of itself, for who called it: JSON, so that it may grow.
+    Part(Vec<u8>),
 }
 
 impl Word {
@@ -48,6 +51,11 @@ impl Word {
     pub(crate) fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
         postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// What an end measured, ready to be sent.
+    pub(crate) fn part(part: &Part) -> Vec<u8> {
+        Self::Part(record::encode(part)).encode()
     }
 }
 

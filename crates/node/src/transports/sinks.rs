@@ -1,17 +1,19 @@
 //! The receiving end's transports: everything that comes is placed.
 
+use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle};
-use packtrain_io::udp::UdpSocket;
+use packtrain_io::udp::{BufferSizes, UdpSocket};
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::Message;
-use packtrain_units::Duration;
+use packtrain_units::{DataRate, Duration, Time};
 
 use super::offer::{Offer, Word};
 use super::tcp::{Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
+use crate::diagnose::{Buffers, Net};
 
 /// The source connects first; the sink tries the other way round a little later.
 const HEAD_START: Duration = Duration::from_millis(300);
@@ -35,6 +37,9 @@ pub(crate) struct SinkTransports {
     moved: Moved,
     /// The peer made its offer; another is not listened to.
     offered: bool,
+    /// When the flow was started, and its sockets' buffers.
+    up: Time,
+    sizes: Option<(BufferSizes, usize)>,
 }
 
 impl SinkTransports {
@@ -49,6 +54,8 @@ impl SinkTransports {
             assembly: None,
             moved: Moved::default(),
             offered: false,
+            up: Time::ZERO,
+            sizes: None,
         }
     }
 
@@ -94,7 +101,7 @@ impl SinkTransports {
                 self.moved = moved;
                 return Ok(());
             }
-            Some(Word::Reports(_) | Word::OfferBy(..)) | None => return Ok(()),
+            Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_)) | None => return Ok(()),
         };
         if std::mem::replace(&mut self.offered, true) {
             return Ok(());
@@ -118,6 +125,9 @@ impl SinkTransports {
             Udp::Bound(sockets) => {
                 let room = assembly.clone();
                 let events = |_: FlowEvent| {};
+                self.up = clock::now();
+                let first = sockets.first().and_then(|s| s.buffer_sizes().ok());
+                self.sizes = first.map(|sizes| (sizes, sockets.len()));
                 match udp::start_receiver(&self.plan, sockets, &flow, offer, assembly, events) {
                     Ok(handle) => {
                         let waker = handle.waker();
@@ -129,6 +139,24 @@ impl SinkTransports {
             }
             other => other,
         };
+    }
+
+    /// The thread that receives datagrams and its buffers, if there is one.
+    pub(crate) fn evidence(&self) -> (Option<Net>, Option<Buffers>) {
+        let Udp::Running(flow) = &self.udp else { return (None, None) };
+        let snapshot = flow.stats();
+        let elapsed = snapshot.at.since(self.up);
+        let bytes = snapshot.flow.received_bytes;
+        let net = Net { cpu: snapshot.cpu, bytes, elapsed };
+        let rate = DataRate::from_bytes_over(bytes, elapsed);
+        let buffers = self.sizes.map(|(sizes, sockets)| Buffers {
+            each: sizes.receive,
+            sockets: sockets as u64,
+            limit: sizes.receive_limit,
+            covers: (rate > DataRate::ZERO).then(|| sizes.covers(rate, sockets)),
+            drops: snapshot.io.drops,
+        });
+        (Some(net), buffers)
     }
 
     /// Ends them all; what the source says they did.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_io::udp::UdpSocket;
-use packtrain_proto::{CloseReason, Event, Limit};
+use packtrain_proto::{CloseReason, Event};
 use packtrain_transfer::message::Message;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
+use super::look::Look;
 use super::mover::{Mover, Tell};
 use super::offer::Offer;
 use super::payload::ReaderPayload;
@@ -19,6 +20,7 @@ use super::tcp::{self, Tasks, TcpEnd, TcpStream};
 use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
 use crate::api::{Notice, NoticeLevel};
 use crate::control::{Control, ControlSender};
+use crate::diagnose::{Net, PathPart};
 use crate::reader::Reader;
 use crate::session::Observer;
 
@@ -73,8 +75,7 @@ pub(crate) struct SourceTransports {
     pipe: Option<Mover>,
     piped_before: ByteCount,
     next: u32,
-    limits: [u64; 6],
-    sampled: Time,
+    look: Look,
 }
 
 impl SourceTransports {
@@ -97,8 +98,7 @@ impl SourceTransports {
             pipe: None,
             piped_before: ByteCount::ZERO,
             next: FIRST_TCP,
-            limits: [0; 6],
-            sampled: Time::ZERO,
+            look: Look::default(),
         }
     }
 
@@ -158,6 +158,8 @@ impl SourceTransports {
             Udp::Bound(..) => Udp::Over,
             other => other,
         };
+        let udp = matches!(self.udp, Udp::Running(_));
+        self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0);
         if let Some(tcp) = &self.tcp {
             tcp.connect(&self.plan, offer, self.plan.streams, Duration::ZERO);
         }
@@ -235,6 +237,7 @@ impl SourceTransports {
                         (--ports) for full speed";
             observer.notice(&Notice::new(NoticeLevel::Warning, text));
         }
+        self.look.piped(now);
         self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.rate(1)));
         vec![TransportNews::Up(PIPE, RANK_PIPE)]
     }
@@ -261,6 +264,7 @@ impl SourceTransports {
         if self.streams.len() >= wanted {
             return Vec::new();
         }
+        self.look.tcp_up(clock::now(), &stream);
         let id = TransportId(self.next);
         self.next += 1;
         let mover =
@@ -274,6 +278,7 @@ impl SourceTransports {
         match event {
             FlowEvent::Flow(Event::Established { .. }) => {
                 self.udp_up = true;
+                self.look.udp_up(clock::now());
                 vec![TransportNews::Up(UDP, RANK_UDP)]
             }
             FlowEvent::Flow(Event::Placed(range)) => tell(TransportEvent::Placed(range)),
@@ -285,6 +290,7 @@ impl SourceTransports {
                 tell(TransportEvent::Closed(failure))
             }
             FlowEvent::Flow(Event::Braked { to }) => {
+                self.look.braked += 1;
                 let text = format!("persistent loss: the circuit breaker holds UDP at {to}");
                 observer.notice(&Notice::new(NoticeLevel::Info, text));
                 Vec::new()
@@ -325,19 +331,36 @@ impl SourceTransports {
         }
     }
 
-    /// What holds the flow up, sampled: the verdict is the commonest.
+    /// What holds the transports up, sampled.
     fn sample(&mut self, now: Time) {
-        if now.since(self.sampled) < Duration::from_millis(50) {
+        if !self.look.is_due(now) {
             return;
         }
-        self.sampled = now;
         if let Udp::Running(flow) = &self.udp
             && self.udp_up
         {
             let snapshot = flow.stats();
-            self.limits[limit_index(snapshot.flow.limit)] += 1;
+            self.look.flow(now, &snapshot);
             self.last = Some(snapshot);
+        } else {
+            let movers = self.streams.values().chain(&self.pipe);
+            self.look.movers(now, movers.map(Mover::waiting));
         }
+    }
+
+    /// What is known of the path, and of the thread that sends datagrams.
+    pub(crate) fn evidence(&mut self) -> (PathPart, Option<Net>) {
+        let moved = self.moved();
+        let last = self.last.as_ref();
+        let mut part = self.look.part(last);
+        let by = |name: &str| {
+            moved.shares.iter().filter(|s| s.0 == name).map(|s| s.1).sum::<ByteCount>()
+        };
+        (part.by_tcp, part.by_pipe) = (by("tcp"), by("pipe"));
+        part.asked_rate = Look::rate(self.plan.rate_bps);
+        let name = moved.shares.first().map(|s| s.0.as_str()).or(self.current());
+        part.transport = name.unwrap_or("none").to_owned();
+        (part, self.look.net(last))
     }
 
     /// The transport that moves data now.
@@ -381,7 +404,6 @@ impl SourceTransports {
             udp = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
             moved.retransmitted = flow.retransmitted_bytes;
             moved.rtt = flow.min_rtt;
-            moved.verdict = self.verdict(flow.pacing_rate);
             causes(flow, &mut moved);
         }
         moved.shares = [(self.plan.datagrams().name(), udp), ("tcp", tcp), ("pipe", piped)]
@@ -391,32 +413,6 @@ impl SourceTransports {
             .collect();
         moved.shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         moved
-    }
-
-    fn verdict(&self, rate: Option<DataRate>) -> Option<String> {
-        let (most, count) = self.limits.iter().enumerate().max_by_key(|(_, n)| **n)?;
-        let total: u64 = self.limits.iter().sum();
-        if total < 10 || *count * 2 < total {
-            return None;
-        }
-        let at = rate.map_or_else(String::new, |r| format!(" (about {r})"));
-        match most {
-            1 => Some("the source's disk or hashing was the limit".to_owned()),
-            2 | 3 => Some(format!("the path was the limit{at}")),
-            4 => Some("the receiver's disk or processor was the limit".to_owned()),
-            _ => None,
-        }
-    }
-}
-
-fn limit_index(limit: Limit) -> usize {
-    match limit {
-        Limit::Idle => 0,
-        Limit::Payload => 1,
-        Limit::Window => 2,
-        Limit::Pacing => 3,
-        Limit::Credit => 4,
-        Limit::Silence => 5,
     }
 }
 

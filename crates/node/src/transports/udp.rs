@@ -82,12 +82,12 @@ pub(crate) fn offer() -> FlowOffer {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn has_aes() -> bool {
+pub(crate) fn has_aes() -> bool {
     std::arch::is_x86_feature_detected!("aes")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn has_aes() -> bool {
+pub(crate) fn has_aes() -> bool {
     cfg!(target_arch = "aarch64")
 }
 

@@ -1,0 +1,21 @@
+//! What limits a transfer, or would: `diagnose`, and the verdict in the last line of `cp`.
+//!
+//! Both ends of a transfer measure themselves while it runs ([`meter`], [`system`]) and tell it
+//! once a second; the caller keeps what is known as one [`Record`] in the state directory, so that
+//! another process can ask of it without root or a service. [`judge`] makes findings of it: it
+//! reads no clock and no file.
+
+pub(crate) mod book;
+mod evidence;
+mod judge;
+pub(crate) mod meter;
+pub(crate) mod record;
+pub(crate) mod system;
+pub(crate) mod watch;
+
+pub use evidence::{
+    Buffers, Cpu, End, Evidence, HungryThread, LossWord, Net, Part, PartRole, PathPart, Race,
+    Record, Sample, TcpPart, Waits, Work,
+};
+pub use judge::{Ceiling, Diagnosis, Fact, Finding, Limiter, Stage, judge};
+pub use record::{Which, find};

@@ -1,0 +1,303 @@
+//! The rules about the two ends: processors, disks, names.
+
+use packtrain_units::Duration;
+
+use super::super::evidence::{Cpu, End, Evidence, PartRole, Waits, Work};
+use super::{Finding, Limiter, goodput, percent, ramp, seconds};
+
+/// A name operation slower than this is a file server's, not a disk's cache.
+const SLOW_NAME: Duration = Duration::from_micros(700);
+/// Files of less than this on average are small.
+const SMALL: u64 = 128 << 10;
+
+/// What kept the sender, as shares.
+pub(super) struct Held {
+    /// Nothing to do.
+    pub(super) work: f64,
+    /// Bytes from its disk.
+    pub(super) bytes: f64,
+    /// Window and pace: the path, or TCP behind it.
+    pub(super) path: f64,
+    /// Room or life at the receiver.
+    pub(super) room: f64,
+    /// How much the sink's memory was full.
+    pub(super) full: f64,
+}
+
+impl Held {
+    pub(super) fn of(evidence: &Evidence) -> Self {
+        let none = Waits::default();
+        let waits = evidence.path.as_ref().map_or(&none, |path| {
+            if path.by_udp >= path.by_tcp + path.by_pipe && path.waits.total() > 0 {
+                &path.waits
+            } else {
+                &path.mover
+            }
+        });
+        let share = |n: u64| n as f64 / waits.total().max(1) as f64;
+        let full = evidence.sink.as_ref().map_or(0.0, |s| s.full as f64 / s.looks.max(1) as f64);
+        Self {
+            work: share(waits.work),
+            bytes: share(waits.bytes),
+            path: share(waits.window + waits.pace),
+            room: share(waits.room + waits.word),
+            full,
+        }
+    }
+
+    /// How much the receiving end held the sender up.
+    pub(super) fn by_sink(&self) -> f64 {
+        self.room.max(self.full)
+    }
+}
+
+/// Looks at both ends.
+pub(super) fn look(evidence: &Evidence, found: &mut Vec<Finding>) {
+    let held = Held::of(evidence);
+    if let Some(end) = &evidence.source {
+        quota(end, PartRole::Source, found);
+        encryption(evidence, end, PartRole::Source, found);
+        source_disk(end, &held, found);
+        source_names(end, &held, found);
+        let kept = held.room.max(held.path * 0.5);
+        processor(evidence, end, PartRole::Source, 1.0 - kept, found);
+    }
+    if let Some(end) = &evidence.sink {
+        quota(end, PartRole::Sink, found);
+        encryption(evidence, end, PartRole::Sink, found);
+        target_disk(evidence, end, &held, found);
+        target_names(end, &held, found);
+        let drops = evidence.path.as_ref().map_or(0.0, super::path::host_share);
+        processor(evidence, end, PartRole::Sink, held.by_sink().max(drops), found);
+    }
+    small_files(evidence, &held, found);
+}
+
+fn place(role: PartRole) -> &'static str {
+    match role {
+        PartRole::Source => "sending",
+        PartRole::Sink => "receiving",
+    }
+}
+
+fn quota(end: &End, role: PartRole, found: &mut Vec<Finding>) {
+    let cpu = &end.cpu;
+    let Some(quota) = cpu.quota else { return };
+    let periods = cpu.throttled_periods as f64 / cpu.periods.max(1) as f64;
+    let stood = Work::share(cpu.throttled, cpu.elapsed, 1).min(1.0);
+    let sure = 0.96 * ramp(periods, 0.05, 0.35).max(ramp(stood, 0.02, 0.15));
+    let says = format!(
+        "the processor quota of the cgroup at the {} end ({quota:.2} cores) was the limit",
+        place(role)
+    );
+    let remedy = "raise cpu.max of the cgroup (containers: --cpus, resources.limits.cpu; systemd: \
+                  CPUQuota=)";
+    found.push(
+        Finding::new(Limiter::CgroupQuota, sure, says, remedy)
+            .fact("quota", format!("{quota:.2} cores"))
+            .fact("periods in which it ran out", percent(periods))
+            .fact("stood still", seconds(cpu.throttled)),
+    );
+}
+
+/// How much a thread of this end wanted a processor all the time, or was kept from one.
+fn hunger(cpu: &Cpu) -> (f64, f64) {
+    cpu.hungriest.as_ref().map_or((0.0, 0.0), |h| (h.ran + h.waited, h.waited))
+}
+
+fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Finding>) {
+    let Some(sealing) = end.sealing.filter(|_| !evidence.local) else { return };
+    let (bytes, cpu, elapsed) = match &end.net {
+        Some(net) if net.bytes.get() >= evidence.bytes.get() / 2 => {
+            (net.bytes, net.cpu, net.elapsed)
+        }
+        _ => (evidence.bytes, end.cpu.used, end.cpu.elapsed),
+    };
+    if sealing.as_bps() == 0 || cpu.is_zero() {
+        return;
+    }
+    let sealed = sealing.time_for(bytes);
+    let of_cpu = Work::share(sealed, cpu, 1);
+    let of_time = Work::share(sealed, elapsed, 1);
+    let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.3, 0.55));
+    let says = format!("encryption at the {} end was the limit", place(role));
+    let remedy = "use a machine (or a virtual one) whose processor shows AES instructions (`grep \
+                  -w aes /proc/cpuinfo`)";
+    found.push(
+        Finding::new(Limiter::Encryption, sure, says, remedy)
+            .fact("one thread here seals", sealing)
+            .fact("of the network's processor time", percent(of_cpu.min(1.0)))
+            .fact("of the whole time", percent(of_time.min(1.0))),
+    );
+}
+
+fn processor(
+    evidence: &Evidence,
+    end: &End,
+    role: PartRole,
+    weight: f64,
+    found: &mut Vec<Finding>,
+) {
+    let cpu = &end.cpu;
+    let (want, waited) = hunger(cpu);
+    let used = Work::share(cpu.used, cpu.elapsed, 1) / cpu.cores.max(1.0);
+    let strength = (ramp(want, 0.6, 0.9)).max(ramp(waited, 0.15, 0.4)).max(ramp(used, 0.6, 0.9));
+    // Wanting much is a limit only if the others wait for this end.
+    let sure = strength * (0.55 + 0.37 * ramp(weight, 0.1, 0.5));
+    let cause = match role {
+        PartRole::Source => Limiter::SenderCpu,
+        PartRole::Sink => Limiter::ReceiverCpu,
+    };
+    let others = waited >= 0.15;
+    let says = format!(
+        "the processor of the {} machine was the limit{}",
+        place(role),
+        if others { ": other work there keeps this from it" } else { "" }
+    );
+    let remedy = if others {
+        "end or move the other work there, or give this one precedence (nice -n -5, cpu.weight)"
+    } else {
+        "use faster cores, or fewer bytes: one copy uses few cores, several copies use more"
+    };
+    let mut finding = Finding::new(cause, sure, says, remedy)
+        .fact("cores", format!("{:.0}", cpu.cores))
+        .fact("used by this copy", percent(used))
+        .fact("busy with anything", percent(cpu.machine));
+    if let Some(thread) = &cpu.hungriest {
+        let text = format!(
+            "{} ran {} of the time and waited for a core {}",
+            thread.name,
+            percent(thread.ran),
+            percent(thread.waited)
+        );
+        finding = finding.fact("busiest thread", text);
+    }
+    if role == PartRole::Sink
+        && let Some(path) = &evidence.path
+        && path.host_drops > 0
+    {
+        finding = finding.fact("datagrams dropped by that machine", path.host_drops);
+    }
+    found.push(finding);
+}
+
+fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
+    let waiting = Work::share(end.data.idle(), end.elapsed, end.threads);
+    let mut sure = 0.94 * ramp(waiting, 0.2, 0.6);
+    // Who is slow is waited for; without such counts (a local copy) the time has to speak.
+    sure *= 0.6 + 0.4 * ramp(held.bytes.max(held.work), 0.15, 0.4);
+    found.push(
+        Finding::new(
+            Limiter::SourceDisk,
+            sure,
+            "the disk of the sending end was the limit",
+            "read from a faster disk, or from more of them; over a network file system more \
+             copies side by side may help",
+        )
+        .fact("readers waited for the disk", percent(waiting))
+        .fact("sender waited for bytes", percent(held.bytes))
+        .fact("a read took", format!("{} of {}", seconds(end.data.each()), mean(&end.data))),
+    );
+}
+
+fn mean(work: &Work) -> String {
+    packtrain_units::ByteCount(work.bytes.get() / work.count.max(1)).to_string()
+}
+
+fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Finding>) {
+    let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
+    let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
+    let weight = if evidence.local { 1.0 } else { 0.6 + 0.4 * ramp(held.by_sink(), 0.15, 0.4) };
+    // What is synced at the end is waited for whatever the sender did meanwhile.
+    let sure = (0.94 * ramp(writing, 0.2, 0.6) * weight).max(0.92 * ramp(syncing, 0.35, 0.7));
+    found.push(
+        Finding::new(
+            Limiter::TargetDisk,
+            sure,
+            "the disk of the receiving end was the limit",
+            "write to a faster disk, or to more of them; `--inplace` saves a rename, not the \
+             syncs: cp ends when everything is on stable storage",
+        )
+        .fact("writers waited for the disk", percent(writing))
+        .fact("syncing took", percent(syncing))
+        .fact("a sync took", seconds(end.sync.each()))
+        .fact("sender waited for room there", percent(held.by_sink())),
+    );
+}
+
+fn source_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
+    let share = Work::share(end.names.idle(), end.elapsed, 1).min(1.0);
+    let slow = end.names.each() >= SLOW_NAME && end.names.count >= 20;
+    let starved = ramp(held.work + held.bytes, 0.2, 0.5);
+    let sure = if slow { 0.93 * ramp(share, 0.25, 0.6) * (0.6 + 0.4 * starved) } else { 0.0 };
+    found.push(
+        Finding::new(
+            Limiter::SourceMetadata,
+            sure,
+            "listing and opening files at the sending end was the limit",
+            "the file system's metadata server is slow: copy from a client near to it, pack small \
+             files (tar), or name what to copy with --files-from",
+        )
+        .fact("operations on names", end.names.count)
+        .fact("each took", seconds(end.names.each()))
+        .fact("of the whole time", percent(share)),
+    );
+}
+
+fn target_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
+    // Small files are made, written and closed as one; most of that is names.
+    let names = Work::share(end.names.idle(), end.elapsed, 1);
+    let small = Work::share(end.small.idle(), end.elapsed, end.threads);
+    let count = end.names.count.saturating_add(end.small.count);
+    let wall = end.names.wall + end.small.wall;
+    let each = if count == 0 { Duration::ZERO } else { wall / count };
+    let slow = each >= SLOW_NAME && count >= 20;
+    let share = names.max(small).min(1.0);
+    let weight = 0.6 + 0.4 * ramp(held.by_sink().max(held.work), 0.15, 0.4).max(share);
+    let sure = if slow { 0.93 * ramp(share, 0.25, 0.6) * weight } else { 0.0 };
+    found.push(
+        Finding::new(
+            Limiter::TargetMetadata,
+            sure,
+            "making and naming files at the receiving end was the limit",
+            "the file system's metadata server is slow: write through a client near to it, or \
+             pack small files (tar) and unpack them there",
+        )
+        .fact("operations on names", count)
+        .fact("each took", seconds(each))
+        .fact("of the whole time", percent(share)),
+    );
+}
+
+fn small_files(evidence: &Evidence, held: &Held, found: &mut Vec<Finding>) {
+    let files = evidence.files;
+    let mean = evidence.bytes.get() / files.max(1);
+    if files < 200 || mean > SMALL {
+        return;
+    }
+    let at = |end: &Option<End>| {
+        end.as_ref().map_or(0.0, |end| {
+            let names = Work::share(end.names.wall, end.elapsed, 1);
+            let small = Work::share(end.small.wall, end.elapsed, end.threads);
+            names.max(small).min(1.0)
+        })
+    };
+    let share = at(&evidence.source).max(at(&evidence.sink));
+    let idle = held.work.max(held.bytes).max(held.by_sink());
+    let sure = 0.9 * ramp(share.max(idle), 0.2, 0.6);
+    let rate = files as f64 / evidence.elapsed.as_secs_f64().max(1e-3);
+    found.push(
+        Finding::new(
+            Limiter::SmallFiles,
+            sure,
+            "many small files were the limit: work for each of them, not their bytes",
+            "pack them (tar) if they are read as one anyway; several copies of parts of the tree \
+             side by side use more cores",
+        )
+        .fact("files", files)
+        .fact("mean size", packtrain_units::ByteCount(mean))
+        .fact("files a second", format!("{rate:.0}"))
+        .fact("goodput", goodput(evidence))
+        .fact("time with names and small files", percent(share)),
+    );
+}

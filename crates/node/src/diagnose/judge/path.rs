@@ -1,0 +1,386 @@
+//! The rules about what is between the ends.
+
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use super::super::evidence::{Evidence, PathPart, Sample, Work};
+use super::ends::Held;
+use super::{Finding, Limiter, goodput, percent, ramp, seconds};
+
+/// Losses below this share are nobody's limit.
+const LOSS: f64 = 2e-4;
+/// Buffers that hold less than this are overrun by an ordinary scheduler's latency.
+const LATENCY: Duration = Duration::from_millis(8);
+
+/// The share of the lost datagrams that the receiving host dropped or refused.
+pub(super) fn host_share(path: &PathPart) -> f64 {
+    let host = path.host_drops.saturating_add(path.refused_packets) as f64;
+    if path.lost_packets == 0 { 0.0 } else { (host / path.lost_packets as f64).min(1.0) }
+}
+
+/// Looks at the path.
+pub(super) fn look(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
+    let held = Held::of(evidence);
+    let all = path.by_udp + path.by_tcp + path.by_pipe;
+    let by = |bytes: ByteCount| bytes.get() as f64 / all.get().max(1) as f64;
+    let series = Series::of(path);
+    asked(path, &series, found);
+    pipe(path, by(path.by_pipe), found);
+    blocked(path, found);
+    black_hole(path, found);
+    buffer(evidence, path, found);
+    window(evidence, path, by(path.by_tcp), &held, found);
+    losses(path, &series, &held, found);
+    full(path, &series, &held, by(path.by_pipe), found);
+}
+
+/// The intervals of a path, added up.
+struct Series {
+    busy: Vec<Sample>,
+    /// Bits a second that arrived on the whole.
+    arrived: f64,
+    /// Share of what was sent that was lost on the way.
+    loss: f64,
+    /// The largest queue but for the odd one, and the mean, in seconds.
+    most: f64,
+    mean: f64,
+    /// The mean queue where something was lost.
+    at_loss: f64,
+    /// Less than this is noise.
+    floor: f64,
+}
+
+fn bps(bytes: ByteCount, span: Duration) -> f64 {
+    bytes.get() as f64 * 8.0 / span.as_secs_f64().max(1e-6)
+}
+
+impl Series {
+    fn of(path: &PathPart) -> Self {
+        let busy: Vec<Sample> = path.samples.iter().copied().filter(|s| s.sent.get() > 0).collect();
+        let sum = |of: fn(&Sample) -> ByteCount| busy.iter().map(of).sum::<ByteCount>();
+        let span: Duration = busy.iter().fold(Duration::ZERO, |all, s| all + s.span);
+        let (sent, lost) = (sum(|s| s.sent), sum(|s| s.lost));
+        let mut queues: Vec<f64> = busy.iter().map(|s| s.queue.as_secs_f64()).collect();
+        queues.sort_by(f64::total_cmp);
+        let most = queues.get(queues.len() * 19 / 20).copied().unwrap_or(0.0);
+        let mean = queues.iter().sum::<f64>() / queues.len().max(1) as f64;
+        // A loss is known a round trip later: the queue that made it is that of now or before.
+        let lossy: Vec<f64> = (0..busy.len())
+            .filter(|n| busy[*n].lost.get() > 0)
+            .map(|n| busy[n].queue.max(busy[n.saturating_sub(1)].queue).as_secs_f64())
+            .collect();
+        let at_loss = lossy.iter().sum::<f64>() / lossy.len().max(1) as f64;
+        let rtt = path.min_rtt.map_or(0.0, Duration::as_secs_f64);
+        Self {
+            arrived: bps(sum(|s| s.arrived), span),
+            loss: lost.get() as f64 / sent.get().max(1) as f64,
+            most,
+            mean,
+            at_loss,
+            floor: (rtt * 0.05).max(3e-3),
+            busy,
+        }
+    }
+
+    /// Whether losses came with a full queue (1) or an empty one (0).
+    fn queue_at_loss(&self) -> f64 {
+        if self.most < 2.0 * self.floor {
+            return 0.0;
+        }
+        ramp(self.at_loss / self.most, 0.25, 0.5)
+    }
+
+    /// How much it looks like a policer: nothing lost below a rate, all above it.
+    fn policed(&self) -> f64 {
+        let lossy: Vec<&Sample> = self.busy.iter().filter(|s| share(s) >= 0.005).collect();
+        if lossy.len() < 4 || self.loss < 0.004 {
+            return 0.0;
+        }
+        let mut rates: Vec<f64> = lossy.iter().map(|s| bps(s.arrived, s.span)).collect();
+        rates.sort_by(f64::total_cmp);
+        let (rate, low) = (rates[rates.len() / 2], rates[rates.len() / 5]);
+        let high = rates[rates.len() * 4 / 5];
+        // Whatever is sent, the same arrives.
+        let flat = 1.0 - ramp((high - low) / rate.max(1.0), 0.25, 0.7);
+        let mean = |of: &[&Sample]| {
+            let sum =
+                |part: fn(&Sample) -> ByteCount| of.iter().map(|s| part(s)).sum::<ByteCount>();
+            let (lost, sent) = (sum(|s| s.lost).get(), sum(|s| s.sent).get());
+            if sent == 0 { None } else { Some(lost as f64 / sent as f64) }
+        };
+        let (above, below): (Vec<&Sample>, Vec<&Sample>) =
+            self.busy.iter().partition(|s| bps(s.sent, s.span) > 1.1 * rate);
+        let below: Vec<&Sample> =
+            below.into_iter().filter(|s| bps(s.sent, s.span) < 0.98 * rate).collect();
+        match (mean(&above), mean(&below)) {
+            // A random loss takes the same share at any rate.
+            (Some(above), Some(below)) if above > 0.0 => {
+                flat * (1.0 - ramp(below / above, 0.15, 0.5))
+            }
+            (Some(above), None) => 0.8 * flat * ramp(above, 0.02, 0.06),
+            _ => 0.0,
+        }
+    }
+}
+
+fn share(sample: &Sample) -> f64 {
+    sample.lost.get() as f64 / sample.sent.get().max(1) as f64
+}
+
+fn asked(path: &PathPart, series: &Series, found: &mut Vec<Finding>) {
+    let Some(asked) = path.asked_rate else { return };
+    let reached = series.arrived / asked.as_bps().max(1) as f64;
+    let says = format!("the rate asked for ({asked}) was the limit");
+    let remedy = "leave --rate out, or ask for more; `packtrain config show` tells where it comes \
+                  from, the site's policy included";
+    found.push(
+        Finding::new(Limiter::RateAsked, 0.95 * ramp(reached, 0.6, 0.85), says, remedy)
+            .fact("asked for", asked)
+            .fact("arrived", DataRate::from_bps(series.arrived as u64)),
+    );
+}
+
+fn pipe(path: &PathPart, share: f64, found: &mut Vec<Finding>) {
+    let (what, remedy) = if path.ssh {
+        (
+            "the pipe through ssh",
+            "open UDP or TCP ports between the two ends (--ports A-B), or name \
+          the address where they meet (--data-addr)",
+        )
+    } else {
+        ("the control connection", "open UDP or TCP ports between the two ends (--ports A-B)")
+    };
+    let tried = path.race.udp_tried || path.race.tcp_tried;
+    let why = if tried { ": neither UDP nor TCP got through" } else { "" };
+    let remedy = if tried { remedy } else { "leave --transport pipe out" };
+    found.push(
+        Finding::new(
+            Limiter::SshPipe,
+            0.96 * ramp(share, 0.3, 0.6),
+            format!("the data went through {what}, which was the limit{why}"),
+            remedy,
+        )
+        .fact("moved through it", percent(share))
+        .fact("UDP tried", if path.race.udp_tried { "yes" } else { "no" })
+        .fact("TCP tried", if path.race.tcp_tried { "yes" } else { "no" }),
+    );
+}
+
+fn blocked(path: &PathPart, found: &mut Vec<Finding>) {
+    let race = &path.race;
+    let other = race.tcp_up.or(race.piped);
+    if !race.udp_tried || race.udp_up.is_some() || other.is_none() {
+        return;
+    }
+    let sure = 0.93 * ramp(race.on_for.as_secs_f64(), 0.3, 1.5);
+    let mut finding = Finding::new(
+        Limiter::UdpBlocked,
+        sure,
+        "UDP does not get through between the two ends",
+        "let UDP through the firewalls (--ports A-B names which ports to open), or choose \
+         --transport tcp with more --streams",
+    )
+    .fact("without an answer for", seconds(race.on_for));
+    if let Some(up) = race.tcp_up {
+        finding = finding.fact("TCP was up after", seconds(up));
+    }
+    if path.refused_sends > 0 {
+        finding = finding.fact("refused by this system", path.refused_sends);
+    }
+    found.push(finding);
+}
+
+fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
+    if path.mtu_falls == 0 || path.mtu >= path.mtu_begun {
+        return;
+    }
+    found.push(
+        Finding::new(
+            Limiter::MtuBlackHole,
+            0.85,
+            format!(
+                "large packets vanish on the path and nobody says so (an MTU black hole): \
+                 datagrams are down to {} bytes",
+                path.mtu.get()
+            ),
+            "set the MTU of the interface to what the path carries (`ip link set dev DEV mtu N`), \
+             or let ICMP `fragmentation needed` through the firewalls; TCP needs \
+             net.ipv4.tcp_mtu_probing=1",
+        )
+        .fact("datagrams began with", format!("{} bytes", path.mtu_begun.get()))
+        .fact("are now", format!("{} bytes", path.mtu.get()))
+        .fact("falls", path.mtu_falls),
+    );
+}
+
+fn buffer(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
+    let Some(end) = &evidence.sink else { return };
+    let Some(buffers) = &end.buffers else { return };
+    if path.host_drops == 0 || path.sent_packets == 0 {
+        return;
+    }
+    let share = path.host_drops as f64 / path.sent_packets as f64;
+    let covers = buffers.covers.unwrap_or(Duration::MAX);
+    let tight = 1.0 - ramp(covers.as_secs_f64() / LATENCY.as_secs_f64(), 1.0, 4.0);
+    let sure = 0.9 * ramp(share, 1e-5, 1e-3) * ramp(host_share(path), 0.05, 0.4) * tight;
+    let want = buffers.each.get().clamp(2 << 20, 64 << 20).next_power_of_two() * 4;
+    found.push(
+        Finding::new(
+            Limiter::SocketBuffer,
+            sure,
+            "the UDP receive buffers of the receiving machine are too small for this rate",
+            format!("there, as root: sysctl -w net.core.rmem_max={want}"),
+        )
+        .fact("buffers", format!("{} of {}", buffers.sockets, buffers.each))
+        .fact("hold", seconds(covers))
+        .fact("datagrams that found them full", path.host_drops)
+        .fact("of those sent", percent(share)),
+    );
+}
+
+fn window(
+    evidence: &Evidence,
+    path: &PathPart,
+    tcp_share: f64,
+    held: &Held,
+    found: &mut Vec<Finding>,
+) {
+    if let Some(tcp) = path.tcp.as_ref().filter(|t| tcp_share > 0.5 && !t.busy.is_zero()) {
+        let receiver = Work::share(tcp.receiver_limited, tcp.busy, 1).min(1.0);
+        let sender = Work::share(tcp.send_buffer_limited, tcp.busy, 1).min(1.0);
+        // A receiver that does not take its data closes its window too.
+        let slow = ramp(held.full, 0.1, 0.4);
+        let sure = 0.92 * (ramp(receiver, 0.2, 0.5) * (1.0 - slow)).max(ramp(sender, 0.2, 0.5));
+        let (which, remedy) = if receiver >= sender {
+            ("the TCP window that the receiving system allows", "net.ipv4.tcp_rmem there")
+        } else {
+            ("the TCP send buffer that this system allows", "net.ipv4.tcp_wmem here")
+        };
+        let rtt = path.min_rtt.unwrap_or_default();
+        found.push(
+            Finding::new(
+                Limiter::Window,
+                sure,
+                format!("{which} was the limit"),
+                format!(
+                    "raise the largest value of {remedy}, use --streams N, or --transport native, \
+                     which needs neither"
+                ),
+            )
+            .fact("held back by the receiver's window", percent(receiver))
+            .fact("held back by the send buffer", percent(sender))
+            .fact("round trip", seconds(rtt))
+            .fact("goodput", goodput(evidence)),
+        );
+    }
+    let waits = &path.waits;
+    let flow_window = waits.window as f64 / waits.total().max(1) as f64;
+    if path.transport == "udt" && path.by_udp > path.by_tcp {
+        let lost = path.lost_packets as f64 / path.sent_packets.max(1) as f64;
+        let sure = 0.8 * ramp(flow_window, 0.4, 0.7) * (1.0 - ramp(lost, 1e-3, 1e-2));
+        found.push(
+            Finding::new(
+                Limiter::Window,
+                sure,
+                "UDT's flow window was the limit",
+                "use --transport native, whose window grows with the path",
+            )
+            .fact("waited for the window", percent(flow_window))
+            .fact("window", path.cwnd),
+        );
+    }
+}
+
+fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding>) {
+    let host = host_share(path);
+    let loss = match (&path.tcp, path.lost_packets) {
+        (_, lost) if path.by_udp > path.by_tcp => lost as f64 / path.sent_packets.max(1) as f64,
+        (Some(tcp), _) => tcp.retransmitted.get() as f64 / tcp.sent.get().max(1) as f64,
+        _ => series.loss,
+    };
+    let on_path = loss * (1.0 - host);
+    if on_path < LOSS || series.busy.len() < 4 {
+        return;
+    }
+    let word = path.loss.as_ref().map(|l| l.cause.as_str());
+    let full = match word {
+        Some("network") => series.queue_at_loss().max(0.7),
+        Some("link") => series.queue_at_loss().min(0.2),
+        _ => series.queue_at_loss(),
+    };
+    let weight = 0.5 + 0.5 * ramp(held.path, 0.2, 0.5);
+    let facts = |finding: Finding| {
+        let mut finding = finding
+            .fact("lost on the path", percent(on_path))
+            .fact("queue when it was lost", seconds(Duration::from_secs_f64(series.at_loss)))
+            .fact("largest queue", seconds(Duration::from_secs_f64(series.most)))
+            .fact("arrived", DataRate::from_bps(series.arrived as u64));
+        if let Some(capacity) = path.capacity {
+            finding = finding.fact("capacity", capacity);
+        }
+        if let Some(loss) = &path.loss {
+            let text = format!("{} (host {})", loss.cause, percent(loss.p_cpu));
+            finding = finding.fact("loss classifier", text);
+        }
+        finding
+    };
+    let policed = if path.by_udp > path.by_tcp { series.policed() * (1.0 - full) } else { 0.0 };
+    found.push(facts(Finding::new(
+        Limiter::UdpPoliced,
+        0.92 * policed * weight,
+        "something on the path polices UDP: what exceeds a rate is dropped, without a queue",
+        "ask the network's operator; meanwhile `--transport tcp --streams N`, or `--rate` a \
+         little below what arrives",
+    )));
+    let strength = ramp(on_path.log10(), -3.7, -2.7);
+    found.push(facts(Finding::new(
+        Limiter::LinkErrors,
+        0.9 * (1.0 - full) * (1.0 - 0.5 * policed) * weight * (0.6 + 0.4 * strength),
+        "the path loses packets without being full: link errors",
+        "look for a bad cable, optic, radio link or duplex (`ethtool -S DEV`, `ip -s link`); \
+         --transport native bears such losses best",
+    )));
+}
+
+/// The path itself: full with this transfer, or with others'.
+fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut Vec<Finding>) {
+    if piped > 0.5 || series.busy.len() < 4 {
+        return;
+    }
+    let queued = series.most > 2.0 * series.floor;
+    let used = path.capacity.map(|c| series.arrived / c.as_bps().max(1) as f64);
+    let by_path = ramp(held.path, 0.25, 0.6);
+    let facts = |finding: Finding| {
+        let finding = finding
+            .fact("sender waited for the path", percent(held.path))
+            .fact("arrived", DataRate::from_bps(series.arrived as u64))
+            .fact("mean queue", seconds(Duration::from_secs_f64(series.mean)));
+        match path.capacity {
+            Some(capacity) => finding.fact("capacity", capacity),
+            None => finding,
+        }
+    };
+    let others = match used {
+        Some(used) => {
+            (1.0 - ramp(used, 0.55, 0.75)) * ramp(series.mean, series.floor, 3.0 * series.floor)
+        }
+        None => 0.0,
+    };
+    found.push(facts(Finding::new(
+        Limiter::Congestion,
+        0.9 * others * by_path,
+        "others fill the path: this transfer had its share",
+        "wait for a quieter hour, or ask the network's operator; more --streams take a larger \
+         share from the others",
+    )));
+    let sure = match used {
+        Some(used) => ramp(used, 0.5, 0.8),
+        None if queued => 0.75,
+        None => 0.55,
+    };
+    found.push(facts(Finding::new(
+        Limiter::PathRate,
+        0.9 * sure * by_path,
+        "the path was full: it can do no more",
+        "nothing at the ends helps: a faster path, or fewer bytes",
+    )));
+}

@@ -1,0 +1,244 @@
+//! What the sending end sees of its transports, looked at while they run.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+use packtrain_io::flow::FlowSnapshot;
+use packtrain_io::tcp::{TcpInfo, tcp_info};
+use packtrain_proto::Limit;
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::mover::Waiting;
+use super::tcp::TcpStream;
+use crate::diagnose::{Net, PathPart, Race, Sample, TcpPart, Waits};
+
+/// How often it is seen what a sender waits for.
+const LOOK: Duration = Duration::from_millis(50);
+/// The shortest and the longest interval of a path.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(1);
+/// Intervals kept.
+const SAMPLES: usize = 160;
+
+/// Counters at the begin of an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    at: Time,
+    sent: u64,
+    arrived: u64,
+    lost: u64,
+}
+
+/// What is seen.
+#[derive(Default)]
+pub(super) struct Look {
+    looked: Time,
+    waits: Waits,
+    mover: Waits,
+    samples: VecDeque<Sample>,
+    mark: Mark,
+    /// The interval under way is one of TCP's.
+    of_tcp: bool,
+    pub(super) race: Race,
+    began: Option<Time>,
+    mtu_begun: ByteCount,
+    mtu_last: ByteCount,
+    mtu_falls: u64,
+    pub(super) braked: u64,
+    sockets: Vec<OwnedFd>,
+    tcp: Option<TcpPart>,
+    tcp_rtt: Option<Duration>,
+    net_up: Option<Time>,
+    net_last: Option<Time>,
+}
+
+impl Look {
+    /// The race begins.
+    pub(super) fn begin(&mut self, now: Time, udp: bool, tcp: bool) {
+        self.began = Some(now);
+        (self.race.udp_tried, self.race.tcp_tried) = (udp, tcp);
+    }
+
+    fn since(&self, now: Time) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| now.since(began))
+    }
+
+    /// The datagram flow is up.
+    pub(super) fn udp_up(&mut self, now: Time) {
+        let after = self.since(now);
+        self.race.udp_up.get_or_insert(after);
+        self.net_up.get_or_insert(now);
+    }
+
+    /// A TCP stream is up.
+    pub(super) fn tcp_up(&mut self, now: Time, stream: &TcpStream) {
+        let after = self.since(now);
+        self.race.tcp_up.get_or_insert(after);
+        if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
+            self.sockets.push(socket);
+        }
+    }
+
+    /// The pipe carries data.
+    pub(super) fn piped(&mut self, now: Time) {
+        let after = self.since(now);
+        self.race.piped.get_or_insert(after);
+    }
+
+    /// True once in a while.
+    pub(super) fn is_due(&mut self, now: Time) -> bool {
+        let due = now.since(self.looked) >= LOOK;
+        if due {
+            self.looked = now;
+            self.race.on_for = self.since(now);
+        }
+        due
+    }
+
+    /// The datagram flow, which is in use.
+    pub(super) fn flow(&mut self, now: Time, snapshot: &FlowSnapshot) {
+        self.net_last = Some(now);
+        let flow = &snapshot.flow;
+        let count = match flow.limit {
+            Limit::Idle => &mut self.waits.work,
+            Limit::Payload => &mut self.waits.bytes,
+            Limit::Window => &mut self.waits.window,
+            Limit::Pacing => &mut self.waits.pace,
+            Limit::Credit => &mut self.waits.room,
+            Limit::Silence => &mut self.waits.word,
+        };
+        *count += 1;
+        if self.mtu_begun == ByteCount::ZERO {
+            self.mtu_begun = flow.mtu;
+        }
+        self.mtu_falls += u64::from(flow.mtu < self.mtu_last);
+        self.mtu_last = flow.mtu;
+        let payload = flow.mtu.get().saturating_sub(33);
+        let lost = flow
+            .lost_packets
+            .saturating_sub(flow.spurious_packets + flow.host_drops + flow.refused_packets);
+        let mark = Mark {
+            at: now,
+            sent: flow.sent_bytes.get(),
+            arrived: flow.acked_bytes.get(),
+            lost: lost * payload,
+        };
+        let rtt = flow.rtt.unwrap_or_default();
+        let queue = flow.queueing_delay.unwrap_or(rtt - flow.min_rtt.unwrap_or(rtt));
+        self.interval(mark, false, rtt, queue);
+    }
+
+    /// TCP or the pipe, which are in use, as their threads say.
+    pub(super) fn movers(&mut self, now: Time, waiting: impl Iterator<Item = Waiting>) {
+        for one in waiting {
+            let count = match one {
+                Waiting::Work => &mut self.mover.work,
+                Waiting::Bytes => &mut self.mover.bytes,
+                Waiting::Pace => &mut self.mover.pace,
+                Waiting::Out => &mut self.mover.window,
+            };
+            *count += 1;
+        }
+        let infos: Vec<TcpInfo> = self.sockets.iter().filter_map(|s| tcp_info(s).ok()).collect();
+        if infos.is_empty() {
+            return;
+        }
+        let again = |i: &TcpInfo| match i.retransmitted {
+            Some(bytes) => bytes.get(),
+            None => u64::from(i.retransmitted_segments) * i.mss.get(),
+        };
+        let sum = |of: &dyn Fn(&TcpInfo) -> u64| infos.iter().map(of).sum::<u64>();
+        let sent = sum(&|i| i.sent.map_or(0, ByteCount::get));
+        let arrived = sum(&|i| i.acked.map_or(0, ByteCount::get));
+        let lost = sum(&again);
+        let srtt = infos.iter().map(|i| i.srtt).max().unwrap_or_default();
+        let queue =
+            infos.iter().map(|i| i.srtt - i.min_rtt.unwrap_or(i.srtt)).max().unwrap_or_default();
+        let total = |of: fn(&TcpInfo) -> Option<Duration>| {
+            infos.iter().filter_map(of).fold(Duration::ZERO, |all, d| all + d)
+        };
+        let before = self.tcp.as_ref().and_then(|t| t.best_rate);
+        self.tcp_rtt = infos.iter().filter_map(|i| i.min_rtt).min();
+        self.tcp = Some(TcpPart {
+            streams: infos.len() as u64,
+            busy: total(|i| i.busy),
+            receiver_limited: total(|i| i.receiver_limited),
+            send_buffer_limited: total(|i| i.send_buffer_limited),
+            retransmitted: ByteCount(lost),
+            sent: ByteCount(sent),
+            best_rate: infos.iter().filter_map(|i| i.delivery_rate).max().max(before),
+            congestion: infos[0].congestion.clone(),
+        });
+        self.interval(Mark { at: now, sent, arrived, lost }, true, srtt, queue);
+    }
+
+    fn interval(&mut self, mark: Mark, of_tcp: bool, rtt: Duration, queue: Duration) {
+        if std::mem::replace(&mut self.of_tcp, of_tcp) != of_tcp || self.mark.at == Time::ZERO {
+            self.mark = mark;
+            return;
+        }
+        let span = mark.at.since(self.mark.at);
+        if span < rtt.max(SHORTEST).min(LONGEST) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.mark, mark);
+        let sent = mark.sent.saturating_sub(before.sent);
+        if sent == 0 {
+            return;
+        }
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample {
+            span,
+            sent: ByteCount(sent),
+            arrived: ByteCount(mark.arrived.saturating_sub(before.arrived)),
+            lost: ByteCount(mark.lost.saturating_sub(before.lost)),
+            queue,
+        });
+    }
+
+    /// The network thread of the flow, if there was one.
+    pub(super) fn net(&self, last: Option<&FlowSnapshot>) -> Option<Net> {
+        let last = last?;
+        let elapsed = self.net_last?.since(self.net_up?);
+        Some(Net { cpu: last.cpu, bytes: last.flow.sent_bytes, elapsed })
+    }
+
+    /// What is known of the path.
+    pub(super) fn part(&self, last: Option<&FlowSnapshot>) -> PathPart {
+        let mut part = PathPart {
+            race: self.race.clone(),
+            waits: self.waits,
+            mover: self.mover,
+            samples: self.samples.iter().copied().collect(),
+            min_rtt: self.tcp_rtt,
+            tcp: self.tcp.clone(),
+            mtu_begun: self.mtu_begun,
+            mtu_falls: self.mtu_falls,
+            braked: self.braked,
+            ..PathPart::default()
+        };
+        if let Some(FlowSnapshot { flow, io, .. }) = last {
+            part.by_udp = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
+            part.sent_packets = flow.sent_packets;
+            part.lost_packets = flow.lost_packets.saturating_sub(flow.spurious_packets);
+            part.host_drops = flow.host_drops;
+            part.refused_packets = flow.refused_packets;
+            part.marked_packets = flow.ecn_ce;
+            part.min_rtt = flow.min_rtt.or(part.min_rtt);
+            part.srtt = flow.rtt;
+            part.capacity = flow.capacity;
+            part.cwnd = flow.cwnd;
+            part.controller.clone_from(&flow.controller);
+            part.mtu = flow.mtu;
+            part.refused_sends = io.refused;
+        }
+        part
+    }
+
+    /// The ceiling asked for, as it goes into a part.
+    pub(super) fn rate(bps: Option<u64>) -> Option<DataRate> {
+        bps.map(DataRate::from_bps)
+    }
+}
