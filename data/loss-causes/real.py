@@ -126,6 +126,11 @@ def quota_cgroup(quota, period):
     return group
 
 
+def nice(s):
+    """Above whatever else the machine does, where the rivals alone are to be the contention."""
+    return "nice -n -15" if s.get("above") else "env"
+
+
 def far_script(args, s, at, out, size):
     lines = ["set -e"]
     if s.get("tcp"):
@@ -134,11 +139,11 @@ def far_script(args, s, at, out, size):
         lines.append(f"taskset -c 0 {args.losses} recv --at $PACKTRAIN_FAR:7001 --packets 100000000 --windows 1000000000"
                      f" --buffer 8000000 --out /dev/null >/dev/null &")
     if s.get("rivals"):
-        lines.append(f"taskset -c 1 {sys.executable} {HERE} rivals {s['rivals']} &")
+        lines.append(f"{nice(s)} taskset -c 1 {sys.executable} {HERE} rivals {s['rivals']} &")
     if s.get("group"):
         where = "cgroup.procs" if (s["group"] / "cgroup.procs").exists() else "tasks"
         lines.append(f"echo $$ > {s['group']}/{where}")
-    lines.append(f"exec taskset -c 1 {args.losses} recv --at $PACKTRAIN_FAR:7000 --packets {s['packets']}"
+    lines.append(f"exec {nice(s)} taskset -c 1 {args.losses} recv --at $PACKTRAIN_FAR:7000 --packets {s['packets']}"
                  f" --windows {args.windows} --buffer {s.get('buffer', 8_000_000)} --train {s.get('train', 1)}"
                  f" --rate {int(s['rate'] * MBIT)}bit --size {size} --family {s['name'].split('/')[0]}"
                  f" --all {str(args.all).lower()} --out {out} > {at}/told")
@@ -173,7 +178,7 @@ def play(args, s, out):
             records = f"{at}/records"
             Path(f"{at}/far.sh").write_text(far_script(args, s, at, records, size))
             Path(f"{at}/near.sh").write_text(near_script(args, s, size))
-            command = ["taskset", "-c", "0", args.packtrain, "emulate", "--rate", f"{int(s['link'] * MBIT)}bit",
+            command = nice(s).split() + ["taskset", "-c", "0", args.packtrain, "emulate", "--rate", f"{int(s['link'] * MBIT)}bit",
                        "--rtt", s.get("rtt", "10ms"), "--queue", s["queue"], "--loss", str(s.get("loss", 0)),
                        "--best-effort", "--json", "--far", f"sh {at}/far.sh"]
             command += [] if s.get("offload") else ["--per-packet"]

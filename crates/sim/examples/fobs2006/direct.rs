@@ -30,10 +30,16 @@ pub(crate) fn table1(args: &Args, model: &Model) -> Result<String, Failure> {
     let mut csv = String::from(
         "transfer,classifier,loss_rate,windows,events,in_range,over_95,over_50,undecided,network,mbps_1500,mbps_8192\n",
     );
-    let (mut rows, mut sets) = (Vec::new(), Vec::new());
+    let (mut rows, mut sets, mut notes) = (Vec::new(), Vec::new(), String::new());
     for (i, (set, path)) in args.files.iter().enumerate() {
-        let measured = measured(set, path, model)?;
-        let drawn = drawn(&measured, args.windows, 1 + i as u64);
+        // `low@0.00035:real-cpu-generator` asks for a long-term loss rate and a family.
+        let (set, family) = set.split_once(':').unwrap_or((set, ""));
+        let (set, target) = match set.split_once('@') {
+            Some((set, target)) => (set, Some(target.parse()?)),
+            None => (set, None),
+        };
+        let measured = measured(set, family, path, model)?;
+        let drawn = drawn(&measured, target, args.windows, 1 + i as u64);
         let label = format!("{set}: {:.5}", drawn_loss(&drawn));
         let plain = outcomes(&drawn, |_| None);
         for (name, found) in judges(&drawn, &plain) {
@@ -77,28 +83,63 @@ pub(crate) fn table1(args: &Args, model: &Model) -> Result<String, Failure> {
             rows.push((label.clone(), "the paper's, with".to_owned(), *with));
             rows.push((label.clone(), "the paper's, without".to_owned(), *without));
         }
-        let _ = writeln!(text, "|  | | measured: {} windows | | | | | | | | | |", measured.len());
+        let events = measured.iter().filter(|w| w.lost > 0).count();
+        let _ = writeln!(notes, "{set}: {events} measured windows with losses drive it.");
         sets.push(label);
     }
     std::fs::write(args.out.join("expected.csv"), csv)?;
     figure::table1(&rows, &sets).write(&args.out.join(&args.plot))?;
-    Ok(text)
+    Ok(format!("{text}\n{notes}"))
 }
 
-fn measured(set: &str, path: &std::path::Path, model: &Model) -> Result<Vec<Window>, Failure> {
+fn measured(
+    set: &str,
+    family: &str,
+    path: &std::path::Path,
+    model: &Model,
+) -> Result<Vec<Window>, Failure> {
     let mut classifier = Classifier::new(model);
     let of = |window: packtrain_loss::Labelled| {
         let lost = window.signature.lost() as u64;
         let judged = (lost > 0).then(|| judge(&mut classifier, set, &window));
         Window { packets: window.signature.len() as u64, lost, judged }
     };
-    Ok(records(path)?.into_iter().map(of).collect())
+    // Files of the data set hold windows with losses only; one without is like any other.
+    let packets = packtrain_loss::paper::WINDOW as u64;
+    let free = Window { packets, lost: 0, judged: None };
+    let asked = |window: &_| asked(window, family);
+    let with = records(path)?.into_iter().filter(asked).map(of);
+    Ok(with.chain(std::iter::once(free)).collect())
 }
 
-/// So many windows, drawn from the measured ones.
-fn drawn(measured: &[Window], count: usize, seed: u64) -> Vec<&Window> {
+/// Windows of the paper's length and loss rates that the host lost.
+fn asked(window: &packtrain_loss::Labelled, family: &str) -> bool {
+    let paper = window.signature.len() == packtrain_loss::paper::WINDOW;
+    let family = family.is_empty() || window.family == family;
+    paper
+        && family
+        && window.signature.loss_rate() <= 0.05
+        && window.cause == packtrain_loss::Cause::Cpu
+}
+
+/// So many windows, drawn from the measured ones; those with losses as often as it takes for the
+/// long-term loss rate `target`.
+fn drawn(measured: &[Window], target: Option<f64>, count: usize, seed: u64) -> Vec<&Window> {
     let mut rng = Rng::new(seed);
-    (0..count).map(|_| &measured[rng.below(measured.len() as u64) as usize]).collect()
+    let mut any = |of: &[&'_ Window]| rng.below(of.len() as u64) as usize;
+    let (with, without): (Vec<&Window>, Vec<&Window>) = measured.iter().partition(|w| w.lost > 0);
+    let all: Vec<&Window> = measured.iter().collect();
+    let Some(target) = target.filter(|_| !with.is_empty() && !without.is_empty()) else {
+        return (0..count).map(|_| all[any(&all)]).collect();
+    };
+    let share = target / drawn_loss(&with);
+    let mut chance = Rng::new(seed ^ 1);
+    (0..count)
+        .map(|_| {
+            let from = if chance.chance(share) { &with } else { &without };
+            from[any(from)]
+        })
+        .collect()
 }
 
 fn drawn_loss(windows: &[&Window]) -> f64 {
