@@ -54,8 +54,7 @@ pub fn loss_seeds() -> Vec<Vec<u8>> {
     let events = (0..5).map(sent).chain([lost.to_owned(), acked.to_owned()]).collect::<Vec<_>>();
     let whole = format!(r#"{{"traces":[{{"events":[{}]}}]}}"#, events.join(","));
     let record = r#"{"family":"a","cause":"hybrid","packets":9,"runs":[1,2,3,3],"host_drops":2,"delay":{"read":{"before":3,"after":1,"typical":0.5,"most":9}}}"#;
-    let texts =
-        ["1101\n0001 # two\n".to_owned(), record.to_owned(), whole, events.join("\n")];
+    let texts = ["1101\n0001 # two\n".to_owned(), record.to_owned(), whole, events.join("\n")];
     let mut seeds: Vec<Vec<u8>> = texts.map(String::into_bytes).to_vec();
     seeds.push(capture());
     seeds.iter().map(|seed| [&[4], seed.as_slice()].concat()).collect()

@@ -11,8 +11,8 @@ use crate::{Delay, DelayAround, Signature};
 const EPISODE_GAP: usize = 64;
 /// Bins that the index of dispersion counts losses in.
 const BINS: usize = 64;
-/// Added to delays before their ratio is taken: below it they are jitter.
-const JITTER: Duration = Duration::from_micros(50);
+/// Added to delays before their ratio is taken: real time stamps jitter by so much.
+const JITTER: Duration = Duration::from_micros(200);
 
 /// Names of the features of a signature, in the order of [`Features::pattern`].
 pub const PATTERN: [&str; 10] = [
@@ -29,13 +29,11 @@ pub const PATTERN: [&str; 10] = [
 ];
 
 /// Names of the features of the delay, in the order of [`Features::delay`].
-pub const DELAY: [&str; 6] = [
+pub const DELAY: [&str; 4] = [
     "arrival: rise before losses over the usual (ln)",
     "arrival: rise after losses over that before (ln)",
-    "arrival: rise before losses over the greatest (ln)",
     "read: rise before losses over the usual (ln)",
     "read: rise after losses over that before (ln)",
-    "read: rise before losses over the greatest (ln)",
 ];
 
 /// The features of one window.
@@ -144,13 +142,14 @@ fn delays(delay: &Delay) -> [Option<f64>; DELAY.len()] {
     let ratios = |around: &DelayAround| {
         let ln = |value: Duration| ((value.as_nanos() + JITTER.as_nanos()) as f64).ln();
         let before = ln(around.before);
-        [before - ln(around.typical), ln(around.after) - before, before - ln(around.most)]
+        // Not the greatest rise: one late time stamp would decide it.
+        [before - ln(around.typical), ln(around.after) - before]
     };
     let mut values = [None; DELAY.len()];
     for (clock, around) in [delay.arrival, delay.read].iter().enumerate() {
         let Some(around) = around else { continue };
         for (index, ratio) in ratios(around).into_iter().enumerate() {
-            values[clock * 3 + index] = Some(ratio);
+            values[clock * 2 + index] = Some(ratio);
         }
     }
     values
@@ -200,11 +199,11 @@ mod tests {
     fn delay_of_one_clock_leaves_the_other_open() {
         let us = Duration::from_micros;
         let around =
-            DelayAround { before: us(950), after: us(950), typical: us(50), most: us(950) };
+            DelayAround { before: us(1800), after: us(1800), typical: us(0), most: us(9000) };
         let delay = Delay { arrival: None, read: Some(around) };
         let values = delays(&delay);
-        assert_eq!(values[..3], [None, None, None]);
-        assert!((values[3].expect("known") - 10f64.ln()).abs() < 1e-12);
-        assert!(values[4].expect("known").abs() < 1e-12);
+        assert_eq!(values[..2], [None, None]);
+        assert!((values[2].expect("known") - 10f64.ln()).abs() < 1e-12);
+        assert!(values[3].expect("known").abs() < 1e-12);
     }
 }

@@ -16,6 +16,9 @@ use crate::gaussian::{Mixture, ln_sum};
 use crate::paper::SURE;
 use crate::{Basis, Cause, HostDrops};
 
+/// Share of windows whose delay may be anything: clocks and stamps have accidents. A delay that is
+/// unlike all families then says nothing, and the signature decides.
+const ODD_DELAY: f64 = 0.1;
 /// Spread of the background, in deviations of the training data.
 const BACKGROUND_SPREAD: f64 = 3.0;
 
@@ -199,7 +202,10 @@ impl FamilyModel {
         delay: &[Option<f64>],
     ) -> [f64; 3] {
         let delay = match &self.delay {
-            Some(mixture) => mixture.ln_density(delay),
+            Some(mixture) => {
+                let ln_density = mixture.ln_density(delay);
+                with_background(ln_density, background(delay.iter()), ODD_DELAY)
+            }
             None => background(delay.iter()),
         };
         [self.pattern.ln_density(pattern), delay, self.pattern.ln_density(rate)]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Sample;
+use crate::features::Features;
 use crate::own::{LnDensities, Opinion, normalised, with_background};
 use crate::{Basis, Cause, OwnModel};
 
@@ -23,16 +24,22 @@ const BACKGROUNDS: [f64; 3] = [1e-2, 1e-3, 1e-4];
 const CPU_THRESHOLDS: [f64; 8] = [0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995];
 /// Most windows of any one family lost elsewhere that may be called the processor's.
 const WRONG_CPU: f64 = 0.002;
-/// The same for a family that was left out.
-const WRONG_CPU_LEFT_OUT: f64 = 0.005;
+/// The same for a link's errors: going on after these harms nobody else.
+const WRONG_CPU_LINK: f64 = 0.05;
+/// Most windows of a family that was left out, be it the network's or a hybrid.
+const WRONG_CPU_LEFT_OUT: f64 = 0.015;
+
+/// With and without its own family, each of the signature alone and with the delay.
+const VIEWS: usize = 4;
 
 /// A window with what the densities say of it.
 struct Judged<'a> {
     sample: &'a Sample,
     /// So that all families of a cause, and all causes, count the same.
     weight: f64,
-    /// With all families, and without its own (if its cause has others).
-    views: [Option<LnDensities>; 2],
+    /// With all families, and without its own (if its cause has others): of the signature alone,
+    /// and with the delay.
+    views: [Option<LnDensities>; VIEWS],
 }
 
 /// Sets the floors, the temperature and the thresholds; `fit` takes what came of it.
@@ -73,12 +80,16 @@ fn judge<'a>(own: &OwnModel, samples: &[&'a Sample]) -> Vec<Judged<'a>> {
         let used: Vec<&Sample> = samples.into_iter().step_by(step).collect();
         let weight = 1.0 / (per_cause[&cause] * used.len()) as f64;
         for sample in used {
-            let all = own.ln_densities(&sample.features, None);
             // Bad spells of a link that lose everything are a receiver's spells off its
             // processor, as far as the signature goes: who never saw such a link cannot know.
             let fair = per_cause[&cause] > 1 && cause != Cause::Link;
-            let others = fair.then(|| own.ln_densities(&sample.features, Some(name)));
-            judged.push(Judged { sample, weight, views: [Some(all), others] });
+            let alone = Features { delay: Default::default(), ..sample.features.clone() };
+            let views = std::array::from_fn(|view| {
+                let features = if view < 2 { &alone } else { &sample.features };
+                let without = (view % 2 == 1).then_some(name);
+                (without.is_none() || fair).then(|| own.ln_densities(features, without))
+            });
+            judged.push(Judged { sample, weight, views });
         }
     }
     judged
@@ -154,11 +165,14 @@ fn like(own: &OwnModel, view: &LnDensities) -> [bool; 4] {
 
 /// The least threshold with which no family lost elsewhere is called the processor's too often.
 fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeMap<String, f64>) {
-    let mut worst = [0.0; 2];
+    let mut worst = [0.0; 3];
     for threshold in CPU_THRESHOLDS {
         own.thresholds.cpu = threshold;
-        worst = [0, 1].map(|view| worst_family(own, judged, view));
-        if worst[0] <= WRONG_CPU && worst[1] <= WRONG_CPU_LEFT_OUT {
+        let of = |view, link| worst_family(own, judged, view, link);
+        let both = |view, link| of(view, link).max(of(view + 2, link));
+        worst = [both(0, false), both(1, false), both(0, true)];
+        let limits = [WRONG_CPU, WRONG_CPU_LEFT_OUT, WRONG_CPU_LINK];
+        if worst.iter().zip(limits).all(|(worst, limit)| *worst <= limit) {
             break;
         }
     }
@@ -166,6 +180,7 @@ fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeM
     say("cpu threshold", own.thresholds.cpu);
     say("worst family's share called cpu", worst[0]);
     say("worst left out family's share called cpu", worst[1]);
+    say("worst link's share called cpu", worst[2]);
     let right = |view: usize| {
         let cpu = |judged: &&Judged<'_>| {
             judged.sample.cause == Cause::Cpu && judged.views[view].is_some()
@@ -181,10 +196,10 @@ fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeM
 
 /// Of windows that mostly lost elsewhere: the greatest share of a family that is called the
 /// processor's.
-fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize) -> f64 {
+fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize, link: bool) -> f64 {
     let mut families: BTreeMap<(Cause, &str), (f64, f64)> = BTreeMap::new();
     for judged in judged.iter().filter(|judged| judged.sample.mostly_elsewhere) {
-        if judged.views[view].is_none() {
+        if judged.views[view].is_none() || (judged.sample.cause == Cause::Link) != link {
             continue;
         }
         let key = (judged.sample.cause, judged.sample.family.as_str());
