@@ -26,6 +26,7 @@ mod mtu;
 mod pacer;
 mod path;
 mod qlog;
+mod sabul;
 mod seam;
 mod stats;
 mod udt;

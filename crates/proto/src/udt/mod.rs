@@ -24,8 +24,9 @@ mod trend;
 mod unitset;
 
 pub(crate) use message::{Ack, Impossible, Message, PacketRate};
+pub(crate) use pace::Pace;
 pub(crate) use receiver::{Receiver, ReceiverConfig, Seen};
-pub(crate) use sender::{HostNews, Leave, Sender, SenderConfig, signals};
+pub(crate) use sender::{Flight, HostNews, Leave, Sender, SenderConfig, signals};
 pub(crate) use trend::Trend;
 pub(crate) use unitset::UnitSet;
 

@@ -21,7 +21,7 @@ use super::pair::PAIR_EVERY;
 use crate::stats::{FlowStats, Limit};
 
 use self::feedback::Delivery;
-use self::flight::Flight;
+pub(crate) use self::flight::Flight;
 use self::hole::Hole;
 use self::timers::Quiet;
 

@@ -8,7 +8,7 @@ use crate::udt::unitset::UnitSet;
 
 /// What is under way. One record of 16 bytes a unit, found by its number.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     /// First transmissions of `acked..next`.
     units: VecDeque<Unit>,
     acked: u64,
@@ -22,13 +22,13 @@ pub(super) struct Flight {
 
 /// The first transmission of a unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
-    pub(super) index: u64,
-    pub(super) sent_at: Time,
+pub(crate) struct Unit {
+    pub(crate) index: u64,
+    pub(crate) sent_at: Time,
 }
 
 impl Flight {
-    pub(super) fn new(first: u64, window: u64) -> Self {
+    pub(crate) fn new(first: u64, window: u64) -> Self {
         Self {
             units: VecDeque::new(),
             acked: first,
@@ -38,31 +38,31 @@ impl Flight {
         }
     }
 
-    pub(super) fn acked(&self) -> u64 {
+    pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
 
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.acked + self.units.len() as u64
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.units.len() as u64
     }
 
     /// How many units are to be sent again.
-    pub(super) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost.len()
     }
 
     /// The first transmission of a unit under way.
-    pub(super) fn unit(&self, unit: u64) -> Option<Unit> {
+    pub(crate) fn unit(&self, unit: u64) -> Option<Unit> {
         let at = unit.checked_sub(self.acked)?;
         self.units.get(usize::try_from(at).ok()?).copied()
     }
 
     /// So many new units left; gives the send index of the first.
-    pub(super) fn push(&mut self, now: Time, count: u32) -> u64 {
+    pub(crate) fn push(&mut self, now: Time, count: u32) -> u64 {
         let first = self.index;
         for i in 0..u64::from(count) {
             self.units.push_back(Unit { index: first + i, sent_at: now });
@@ -78,7 +78,7 @@ impl Flight {
     }
 
     /// Units left again; gives the send index of the first.
-    pub(super) fn again(&mut self, first: u64, count: u32) -> u64 {
+    pub(crate) fn again(&mut self, first: u64, count: u32) -> u64 {
         let (from, to) = self.clip(first, first.saturating_add(u64::from(count)));
         self.lost.remove(from, to);
         let index = self.index;
@@ -87,7 +87,7 @@ impl Flight {
     }
 
     /// All below `to` have arrived; gives how many are new in that, and the last of them.
-    pub(super) fn ack(&mut self, to: u64) -> (u64, Option<Unit>) {
+    pub(crate) fn ack(&mut self, to: u64) -> (u64, Option<Unit>) {
         let count = to.min(self.next()).saturating_sub(self.acked);
         if count == 0 {
             return (0, None);
@@ -101,9 +101,16 @@ impl Flight {
     }
 
     /// The first run of units to be sent again, of at most `most`.
-    pub(super) fn next_lost(&self, most: u64) -> Option<(u64, u64)> {
+    pub(crate) fn next_lost(&self, most: u64) -> Option<(u64, u64)> {
         let first = self.lost.first_in(self.acked, self.next())?;
         Some((first, self.lost.run_end(first, self.next().min(first + most)) - first))
+    }
+
+    /// The same among those below `below`.
+    pub(crate) fn next_lost_below(&self, most: u64, below: u64) -> Option<(u64, u64)> {
+        let first = self.lost.first_in(self.acked, below.min(self.next()))?;
+        let end = self.next().min(below).min(first + most);
+        Some((first, self.lost.run_end(first, end) - first))
     }
 
     /// The first of these units that is to be sent again.
@@ -127,7 +134,7 @@ impl Flight {
     }
 
     /// These are to be sent again, but for dropped ones, which `told` is given.
-    pub(super) fn lose(&mut self, first: u64, end: u64, mut told: impl FnMut(u64, u64)) -> u64 {
+    pub(crate) fn lose(&mut self, first: u64, end: u64, mut told: impl FnMut(u64, u64)) -> u64 {
         let (first, end) = self.clip(first, end);
         self.lost.cover(self.acked, self.next());
         let mut added = self.lost.insert(first, end);
@@ -141,7 +148,7 @@ impl Flight {
     }
 
     /// These are not to be sent again.
-    pub(super) fn drop(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
+    pub(crate) fn drop(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let (first, end) = self.clip(first, end);
         if first >= end {
             return None;

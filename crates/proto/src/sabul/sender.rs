@@ -1,0 +1,354 @@
+//! The sending end: new units, then what was lost, at the controller's pace.
+
+mod state;
+
+use std::collections::VecDeque;
+
+use packtrain_cc::{CongestionController, Sent, Signal, Signals};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::message::Message;
+use crate::stats::{FlowStats, Limit};
+use crate::udt::{Flight, Leave, Pace};
+
+use self::state::{Delivery, Trip};
+
+/// Messages kept for an owner that does not ask for them.
+const MOST_MESSAGES: usize = 1_024;
+/// How often the receiver is told where a sender waits for its window.
+const TELL_WINDOW: Duration = Duration::from_millis(100);
+
+/// The signals that this feedback provides.
+pub(crate) fn signals() -> Signals {
+    Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
+}
+
+/// How a sender is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderConfig {
+    /// Wire bytes of a full datagram (UDP payload).
+    pub(crate) datagram: ByteCount,
+    /// Most units back to back: 1 is the paper's pacing by packet.
+    pub(crate) train: u32,
+    /// Most unacknowledged units that the owner can hold.
+    pub(crate) window: u64,
+    /// Units of one buffer.
+    pub(crate) buffer: u64,
+}
+
+/// Units that left again and of which nothing is known.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    at: Time,
+    first: u64,
+    end: u64,
+    /// Send index of the first.
+    index: u64,
+}
+
+/// The sending end of a flow.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    config: SenderConfig,
+    controller: Box<dyn CongestionController>,
+    ceiling: Option<DataRate>,
+    /// The rate that the receiver asks for.
+    requested: Option<DataRate>,
+    flight: Flight,
+    pace: Pace,
+    limit: Limit,
+    app_limited: bool,
+    /// The first unit of the buffer that is in its first phase; those before are in their second.
+    buffer: u64,
+    /// The end of a buffer that the receiver was told last.
+    told_end: u64,
+    told_at: Time,
+    /// There are packets to send again as well as new ones.
+    both: bool,
+    /// While there are: how many more were sent again than anew.
+    turn: i64,
+    /// In the order of `at`.
+    resent: VecDeque<Resent>,
+    /// Units before this one have been sent again, some of them.
+    resent_below: u64,
+    room: u64,
+    received: u64,
+    /// How many units were missing below `known`, as last told.
+    missing: u64,
+    known: u64,
+    lost_units: u64,
+    largest_acked: Option<u64>,
+    trip: Trip,
+    delivery: Delivery,
+    messages: VecDeque<Message>,
+}
+
+impl Sender {
+    /// A sender that starts now.
+    pub(crate) fn new(
+        config: SenderConfig,
+        controller: Box<dyn CongestionController>,
+        now: Time,
+    ) -> Self {
+        let window = config.window.max(2);
+        let (train, buffer) = (config.train.max(1), config.buffer.max(1));
+        let config = SenderConfig { window, train, buffer, ..config };
+        Self {
+            config,
+            controller,
+            ceiling: None,
+            requested: None,
+            flight: Flight::new(0, window),
+            pace: Pace::default(),
+            limit: Limit::Idle,
+            app_limited: false,
+            buffer: 0,
+            told_end: 0,
+            told_at: now,
+            both: false,
+            turn: 0,
+            resent: VecDeque::new(),
+            resent_below: 0,
+            room: window,
+            received: 0,
+            missing: 0,
+            known: 0,
+            lost_units: 0,
+            largest_acked: None,
+            trip: Trip::default(),
+            delivery: Delivery::new(now),
+            messages: VecDeque::new(),
+        }
+    }
+
+    /// What may leave now, if the owner has `fresh` new units ready. None: wait for
+    /// `poll_timeout`, for a message or for more units; `limit` says why.
+    pub(crate) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
+        match self.permit(now, fresh) {
+            Ok(leave) => Some(leave),
+            Err(limit) => {
+                self.limit = limit;
+                if limit != Limit::Pacing {
+                    self.pace.hold();
+                }
+                None
+            }
+        }
+    }
+
+    fn permit(&mut self, now: Time, fresh: u64) -> Result<Leave, Limit> {
+        let room = self.room_for_fresh();
+        self.turn_phase(now, fresh, room.err());
+        let quantum = self.quantum();
+        let again = self.flight.next_lost_below(quantum, self.buffer);
+        self.app_limited = again.is_none() && (fresh == 0 || (room.is_ok() && fresh <= quantum));
+        if again.is_none() && fresh == 0 {
+            return Err(Limit::Idle);
+        }
+        if now < self.pace.next() {
+            return Err(Limit::Pacing);
+        }
+        let anew = room.map(|room| room.min(fresh).min(quantum));
+        self.both = again.is_some() && anew.is_ok_and(|count| count > 0);
+        match (again, anew) {
+            (Some((first, count)), _) if !self.both || self.turn <= 0 => {
+                Ok(Leave::Again { first, count: count as u32 })
+            }
+            (_, Ok(0)) => Err(Limit::Idle),
+            (_, Ok(count)) => {
+                // In turn with repeats they are as many as those were.
+                let most = if self.both { self.turn as u64 } else { self.left_of_buffer() };
+                Ok(Leave::Fresh { count: count.min(most) as u32, joined: false })
+            }
+            (_, Err(limit)) => Err(limit),
+        }
+    }
+
+    /// The first phase ends with the buffer; also when there is no more to send, or nowhere to.
+    /// Then what is lost at the end would not be noticed, did the receiver not know of the end.
+    fn turn_phase(&mut self, now: Time, fresh: u64, held: Option<Limit>) {
+        let next = self.flight.next();
+        // A window that opens packet by packet need not be told of each time.
+        let tell = fresh == 0
+            || held == Some(Limit::Credit)
+            || held.is_some() && now >= self.told_at + TELL_WINDOW;
+        if tell && self.told_end < next {
+            (self.told_end, self.told_at) = (next, now);
+            self.say(Message::Buffer { end: next });
+        }
+        if fresh == 0 || held.is_some() || next >= self.buffer + self.config.buffer {
+            self.buffer = next;
+        }
+    }
+
+    fn left_of_buffer(&self) -> u64 {
+        (self.buffer + self.config.buffer).saturating_sub(self.flight.next()).max(1)
+    }
+
+    /// How many new units receiver and controller allow, or which of them forbids any.
+    fn room_for_fresh(&self) -> Result<u64, Limit> {
+        let next = self.flight.next();
+        let open = self.flight.acked() + self.config.window;
+        let room = self.room.min(open).saturating_sub(next);
+        if room == 0 {
+            return Err(Limit::Credit);
+        }
+        let datagram = self.config.datagram.get().max(1);
+        let window = self.controller.cwnd().get().div_ceil(datagram).max(1);
+        match window.saturating_sub(self.under_way()) {
+            0 => Err(Limit::Window),
+            window => Ok(window.min(room)),
+        }
+    }
+
+    /// Units that may leave back to back.
+    fn quantum(&self) -> u64 {
+        let datagram = self.config.datagram.get().max(1);
+        let quantum = self.controller.send_quantum().get() / datagram;
+        quantum.clamp(1, u64::from(self.config.train))
+    }
+
+    /// Units left: `again`, or new ones, of so many wire bytes together.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Time,
+        first: u64,
+        count: u32,
+        wire: ByteCount,
+        again: bool,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let end = first + u64::from(count);
+        let index = if again {
+            let index = self.flight.again(first, count);
+            self.resent.push_back(Resent { at: now, first, end, index });
+            self.resent_below = self.resent_below.max(end);
+            index
+        } else {
+            debug_assert_eq!(first, self.flight.next(), "new units are numbered in turn");
+            self.flight.push(now, count)
+        };
+        let turn = i64::from(count) * if again { 1 } else { -1 };
+        self.turn = if self.both { self.turn + turn } else { 0 };
+        self.pace.sent(now, wire, self.pacing_rate());
+        self.controller.on_sent(&Sent {
+            now,
+            first: index,
+            count,
+            bytes: wire,
+            in_flight: self.in_flight(),
+            retransmission: again,
+            app_limited: self.app_limited,
+        });
+    }
+
+    /// What to tell the receiver.
+    pub(crate) fn poll_message(&mut self) -> Option<Message> {
+        self.messages.pop_front()
+    }
+
+    /// Sent units that are not to be sent again, since the owner cannot or must not; the receiver
+    /// is told.
+    pub(crate) fn drop_units(&mut self, first: u64, end: u64) {
+        if let Some((first, end)) = self.flight.drop(first, end) {
+            self.say(Message::Drop { first, end });
+        }
+    }
+
+    fn say(&mut self, message: Message) {
+        if self.messages.len() < MOST_MESSAGES {
+            self.messages.push_back(message);
+        }
+    }
+
+    /// Runs the timers that are due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.controller.poll_timeout().is_some_and(|at| at <= now) {
+            self.controller.on_timeout(now);
+        }
+    }
+
+    /// When something happens by itself.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let pace = (self.limit == Limit::Pacing).then(|| self.pace.next());
+        pace.into_iter().chain(self.timers()).min()
+    }
+
+    /// The same for an owner that would not send anything now anyhow.
+    pub(crate) fn timers(&self) -> Option<Time> {
+        let untold = self.limit == Limit::Window && self.told_end < self.flight.next();
+        let tell = untold.then(|| self.told_at + TELL_WINDOW);
+        self.controller.poll_timeout().into_iter().chain(tell).min()
+    }
+
+    /// All units below have arrived, or were dropped.
+    pub(crate) fn acked(&self) -> u64 {
+        self.flight.acked()
+    }
+
+    /// The number that the next new unit gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.flight.next()
+    }
+
+    /// What keeps it from sending more.
+    pub(crate) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// The smoothed round trip, once known: out by datagram, back by TCP.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.trip.smoothed()
+    }
+
+    /// The owner's own limit on the rate.
+    pub(crate) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
+        self.ceiling = ceiling;
+    }
+
+    /// The rate in force.
+    fn pacing_rate(&self) -> Option<DataRate> {
+        let rates = [self.controller.pacing_rate(), self.ceiling, self.requested];
+        rates.into_iter().flatten().min()
+    }
+
+    /// The controller's rate, whatever the ceiling.
+    pub(crate) fn controller_rate(&self) -> Option<DataRate> {
+        self.controller.pacing_rate()
+    }
+
+    /// Units that were reported lost so far, those lost again included.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost_units
+    }
+
+    /// How many units have come, as last told.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Units that left and of which nothing is known.
+    fn under_way(&self) -> u64 {
+        let untold = self.flight.next().saturating_sub(self.known);
+        untold + self.missing.saturating_sub(self.flight.lost())
+    }
+
+    fn in_flight(&self) -> ByteCount {
+        ByteCount(self.under_way() * self.config.datagram.get())
+    }
+
+    /// Writes its gauges.
+    pub(crate) fn gauges(&self, stats: &mut FlowStats) {
+        self.trip.gauges(stats);
+        stats.cwnd = self.controller.cwnd();
+        stats.in_flight = self.in_flight();
+        stats.pacing_rate = self.pacing_rate();
+        stats.delivery_rate = self.delivery.rate();
+        stats.lost_packets = self.lost_units;
+        stats.limit = self.limit;
+        let state = self.controller.state();
+        stats.controller = format!("{} {state}", self.controller.name());
+    }
+}

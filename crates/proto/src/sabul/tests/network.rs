@@ -1,0 +1,219 @@
+//! The pair, and what lies between.
+
+use std::collections::BTreeMap;
+
+use packtrain_cc::{ControllerConfig, build};
+use packtrain_units::{ByteCount, Duration, Rng, Time};
+
+use crate::sabul::{Message, Receiver, Sender, SenderConfig};
+use crate::udt::{Leave, Seen};
+
+pub(super) const DATAGRAM: ByteCount = ByteCount(1_472);
+
+/// What the network does to what crosses it, in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) delay: Duration,
+    /// Each packet takes up to so much longer.
+    pub(super) jitter: Duration,
+    pub(super) loss: u64,
+    pub(super) repeats: u64,
+    /// From here on every datagram is lost for so long, once.
+    pub(super) outage: Option<(Duration, Duration)>,
+    /// The channel's messages take up to so much longer, each not less than those before.
+    pub(super) late: Duration,
+}
+
+impl Path {
+    pub(super) fn clean(delay: Duration) -> Self {
+        let none = Duration::ZERO;
+        Self { delay, jitter: none, loss: 0, repeats: 0, outage: None, late: none }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Thing {
+    Unit(u64),
+    Forth(Message),
+    Back(Message),
+}
+
+/// Sender, receiver, network, and an owner that has `total` units to send.
+pub(super) struct Pair {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) now: Time,
+    pub(super) total: u64,
+    /// Units in the order in which they left, and when.
+    pub(super) left: Vec<(Time, u64)>,
+    /// What the receiver said, and when.
+    pub(super) said: Vec<(Time, Message)>,
+    /// Decides what is lost besides what the path loses.
+    pub(super) lose: Box<dyn FnMut(Time, u64) -> bool>,
+    placed: Vec<bool>,
+    path: Path,
+    rng: Rng,
+    air: BTreeMap<(Time, u64), Thing>,
+    /// When the newest message of each direction arrives.
+    channel: [Time; 2],
+    serial: u64,
+}
+
+const START: Duration = Duration::from_secs(1);
+
+impl Pair {
+    /// `sizes` are the units in all, of the window, and of a buffer.
+    pub(super) fn new(
+        cc: &str,
+        (total, window, buffer): (u64, u64, u64),
+        train: u32,
+        path: Path,
+        seed: u64,
+    ) -> Self {
+        let now = Time::ZERO + START;
+        let config = ControllerConfig { mtu: DATAGRAM, seed, now, ceiling: None, rtt: None };
+        let controller = build(cc, &config).unwrap();
+        let config = SenderConfig { datagram: DATAGRAM, train, window, buffer };
+        Self {
+            sender: Sender::new(config, controller, now),
+            receiver: Receiver::new(window, None, now),
+            now,
+            total,
+            left: Vec::new(),
+            said: Vec::new(),
+            lose: Box::new(|_, _| false),
+            placed: vec![false; total as usize],
+            path,
+            rng: Rng::new(seed),
+            air: BTreeMap::new(),
+            channel: [now; 2],
+            serial: 0,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.sender.acked() == self.total
+    }
+
+    /// Runs until all is acknowledged or the time is over.
+    pub(super) fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        self.transmit();
+        while !self.is_done() && self.now < end && self.next_event().is_some() {
+            self.step();
+        }
+    }
+
+    /// Runs until nothing happens by itself any more, or the time is over.
+    pub(super) fn settle(&mut self, limit: Duration) -> bool {
+        let end = self.now + limit;
+        while self.now < end {
+            if self.next_event().is_none() {
+                return true;
+            }
+            self.step();
+        }
+        false
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let air = self.air.first_key_value().map(|((at, _), _)| *at);
+        [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// On to the next event.
+    pub(super) fn step(&mut self) {
+        self.transmit();
+        let Some(next) = self.next_event() else { return };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.air.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let thing = entry.remove();
+            self.arrive(thing);
+        }
+        self.sender.handle_timeout(self.now);
+        self.receiver.handle_timeout(self.now);
+        self.transmit();
+        assert!(self.receiver.next() >= self.sender.acked());
+    }
+
+    fn arrive(&mut self, thing: Thing) {
+        match thing {
+            Thing::Unit(unit) => match self.receiver.check(unit) {
+                Seen::New => {
+                    assert!(!self.placed[unit as usize], "unit {unit} came twice");
+                    self.placed[unit as usize] = true;
+                    self.receiver.take(self.now, unit, 1);
+                }
+                Seen::Again => {}
+                Seen::Outside => panic!("unit {unit} outside of the window"),
+            },
+            Thing::Forth(message) => self.receiver.on_message(self.now, &message).unwrap(),
+            Thing::Back(message) => self.sender.on_message(self.now, &message).unwrap(),
+        }
+    }
+
+    fn transmit(&mut self) {
+        while let Some(message) = self.receiver.poll_message(self.now) {
+            self.said.push((self.now, message.clone()));
+            self.channel(1, Thing::Back(message));
+        }
+        loop {
+            while let Some(message) = self.sender.poll_message() {
+                self.channel(0, Thing::Forth(message));
+            }
+            let Some(leave) = self.sender.poll(self.now, self.total - self.sender.next()) else {
+                break;
+            };
+            let (first, count, again) = match leave {
+                Leave::Again { first, count } => (first, count, true),
+                Leave::Fresh { count, .. } => (self.sender.next(), count, false),
+            };
+            assert!(count > 0);
+            let wire = ByteCount(u64::from(count) * DATAGRAM.get());
+            self.sender.on_sent(self.now, first, count, wire, again);
+            for unit in first..first + u64::from(count) {
+                self.left.push((self.now, unit));
+                self.cross(unit);
+            }
+        }
+        while let Some(message) = self.sender.poll_message() {
+            self.channel(0, Thing::Forth(message));
+        }
+    }
+
+    /// Nothing is lost here, and nothing overtakes anything.
+    fn channel(&mut self, way: usize, message: Thing) {
+        let late = Duration::from_nanos(self.rng.below(self.path.late.as_nanos() + 1));
+        let at = (self.now + self.path.delay + late).max(self.channel[way]);
+        self.channel[way] = at;
+        self.serial += 1;
+        self.air.insert((at, self.serial), message);
+    }
+
+    fn cross(&mut self, unit: u64) {
+        let out = self.path.outage.is_some_and(|(from, span)| {
+            let at = self.now.since(Time::ZERO + START);
+            at >= from && at < from + span
+        });
+        if (self.lose)(self.now, unit) || out || self.rng.below(1_000) < self.path.loss {
+            return;
+        }
+        let copies = 1 + u64::from(self.rng.below(1_000) < self.path.repeats);
+        for _ in 0..copies {
+            let late = Duration::from_nanos(self.rng.below(self.path.jitter.as_nanos() + 1));
+            self.serial += 1;
+            self.air.insert((self.now + self.path.delay + late, self.serial), Thing::Unit(unit));
+        }
+    }
+
+    pub(super) fn all_placed(&self) -> bool {
+        self.placed.iter().all(|placed| *placed)
+    }
+
+    /// How often units left more than once.
+    pub(super) fn repeats(&self) -> u64 {
+        self.left.len() as u64 - self.total
+    }
+}
