@@ -11,7 +11,7 @@ use crate::seam::TRAIN_PACKETS;
 
 /// Every limit of the transport in one place.
 pub mod limits {
-    use super::Duration;
+    use super::{ByteCount, Duration};
 
     /// Most lanes (sockets) of one flow: the lane is four bits on the wire.
     pub const LANES: usize = 16;
@@ -41,6 +41,10 @@ pub mod limits {
     pub const WINDOW_PACKETS: u64 = 1 << 18;
     /// Data units under way at most, and accepted beyond the first that is missing.
     pub const WINDOW_UNITS: u64 = 1 << 22;
+    /// What feedback `sabul` sends once before it repeats what was lost: the paper's transfer.
+    pub const BUFFER: ByteCount = ByteCount(128 << 20);
+    /// Messages for a channel that loses nothing, not yet fetched, after which the flow ends.
+    pub const WORDS: usize = 4_096;
     /// Events not yet fetched by the owner, after which the log drops lines.
     pub const LOG_LINES: usize = 10_000;
 }
@@ -65,6 +69,9 @@ pub enum FeedbackKind {
     Udt(Variant),
     /// FOBS's: numbered data units, acknowledged by bitmaps.
     Fobs,
+    /// SABUL's: numbered data units; what the receiver has to say of them goes by a channel that
+    /// loses nothing ([`Flow::poll_reliable`](crate::Flow::poll_reliable)).
+    Sabul,
 }
 
 impl FeedbackKind {
@@ -74,13 +81,14 @@ impl FeedbackKind {
             Self::Native => "native",
             Self::Udt(_) => "udt",
             Self::Fobs => "fobs",
+            Self::Sabul => "sabul",
         }
     }
 
     /// Its name with the variant, such as `udt:grid`: how two ends tell each other what they mean.
     pub fn label(self) -> String {
         match self {
-            Self::Native | Self::Fobs => self.name().to_owned(),
+            Self::Native | Self::Fobs | Self::Sabul => self.name().to_owned(),
             Self::Udt(variant) => format!("{}:{}", self.name(), variant.name()),
         }
     }
@@ -90,6 +98,7 @@ impl FeedbackKind {
         match label.split_once(':') {
             None if label == "native" => Some(Self::Native),
             None if label == "fobs" => Some(Self::Fobs),
+            None if label == "sabul" => Some(Self::Sabul),
             Some(("udt", variant)) => Variant::named(variant).map(Self::Udt),
             _ => None,
         }
@@ -101,6 +110,7 @@ impl FeedbackKind {
             Self::Native => crate::core::native_signals(),
             Self::Udt(variant) => crate::udt::signals(variant),
             Self::Fobs => crate::fobs::signals(),
+            Self::Sabul => crate::sabul::signals(),
         }
     }
 
@@ -108,7 +118,7 @@ impl FeedbackKind {
     pub(crate) fn overhead(self) -> usize {
         match self {
             Self::Native => DATA_OVERHEAD,
-            Self::Udt(_) | Self::Fobs => UNIT_OVERHEAD,
+            Self::Udt(_) | Self::Fobs | Self::Sabul => UNIT_OVERHEAD,
         }
     }
 }
@@ -163,6 +173,9 @@ pub struct FlowConfig {
     pub ecn: bool,
     /// How the receiver tells what arrived.
     pub feedback: FeedbackKind,
+    /// Feedback `sabul`, sender: so many bytes are sent once before what was lost of them leaves
+    /// again.
+    pub buffer: ByteCount,
     /// Feedback `udt`, for experiments: most packets back to back, 44 for all that may.
     #[doc(hidden)]
     pub train: u32,
@@ -186,6 +199,7 @@ impl FlowConfig {
             seed: u64::from(flow_id),
             ecn: false,
             feedback: FeedbackKind::Native,
+            buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
             warnings: true,
         }
@@ -203,6 +217,8 @@ pub(crate) struct CoreConfig {
     pub(crate) room: ByteCount,
     pub(crate) seed: u64,
     pub(crate) feedback: FeedbackKind,
+    /// Feedback `sabul`: bytes of a buffer.
+    pub(crate) buffer: ByteCount,
     /// Feedback `udt`: most packets back to back.
     pub(crate) train: u32,
     /// Feedback `udt`, receiver: warn of rising delay.
@@ -220,6 +236,7 @@ impl From<&FlowConfig> for CoreConfig {
             room: config.room,
             seed: config.seed,
             feedback: config.feedback,
+            buffer: config.buffer,
             train: config.train,
             warnings: config.warnings,
         }

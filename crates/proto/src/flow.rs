@@ -101,6 +101,18 @@ impl Flow {
         arrivals.good
     }
 
+    /// The next message for the channel that loses nothing, which feedback `sabul` has beside its
+    /// datagrams: TCP under the same protection. Bytes must come out at the other end as they went
+    /// in. Ask after `poll_transmit`.
+    pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
+        self.core.poll_reliable()
+    }
+
+    /// Bytes of that channel came. Call `poll_transmit` after it.
+    pub fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
+        self.core.handle_reliable(now, bytes);
+    }
+
     /// Receiver: the pool has `room` bytes again, told outside `handle`.
     pub fn set_room(&mut self, now: Time, room: ByteCount) {
         self.core.set_room(now, room);

@@ -49,6 +49,23 @@ pub mod fuzzing {
     use crate::codec::frame::{self, Frame};
     use crate::udt::Message;
 
+    /// Takes messages of SABUL out of a stream and writes what it read.
+    ///
+    /// # Panics
+    /// If what was written is not read again.
+    pub fn reliable(bytes: &[u8]) {
+        use crate::codec::reliable::{Stream, write};
+        let mut read = Vec::new();
+        let _ = Stream::default().take(bytes, |message, host| read.push((message, host)));
+        for (message, host) in read {
+            let mut again = Vec::new();
+            let bytes = write(&message, &host);
+            let told = Stream::default().take(&bytes, |m, h| again.push((m, h)));
+            assert!(told.is_ok());
+            assert_eq!(again, [(message, host)]);
+        }
+    }
+
     /// Reads the plaintext of a control packet and writes what it read; reads the number of a
     /// data unit.
     ///

@@ -44,6 +44,7 @@ use packtrain_units::{ByteCount, DataRate, Offset, Time};
 
 pub use self::packet::{BareControl, BarePacket, BareTrain};
 pub use self::pool::{Nothing, Pool, Room};
+use crate::config::limits;
 use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
 use crate::core::edge::{Arrivals, Edge};
 use crate::core::{Control, Core, Envelope, Load};
@@ -70,6 +71,9 @@ pub struct BareConfig {
     pub seed: u64,
     /// How the receiver tells what arrived; `udt` goes by one lane.
     pub feedback: FeedbackKind,
+    /// Feedback `sabul`, sender: so many bytes are sent once before what was lost of them leaves
+    /// again.
+    pub buffer: ByteCount,
     /// Feedback `udt`: most packets back to back. One is the paper's pacing by packet.
     pub train: u32,
     /// Feedback `udt`, receiver: whether it warns of rising delay.
@@ -88,6 +92,7 @@ impl BareConfig {
             room: Room::Endless,
             seed: 1,
             feedback: FeedbackKind::Native,
+            buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
             warnings: true,
         }
@@ -133,6 +138,7 @@ impl BareFlow {
             room,
             seed: config.seed,
             feedback: config.feedback,
+            buffer: config.buffer,
             train: config.train,
             warnings: config.warnings,
         };
@@ -189,6 +195,17 @@ impl BareFlow {
             good += arrivals.good;
         }
         good
+    }
+
+    /// The next message for the channel that loses nothing, which feedback `sabul` has beside its
+    /// datagrams. Bytes must come out at the other end as they went in.
+    pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
+        self.core.poll_reliable()
+    }
+
+    /// Bytes of that channel came. Call `poll_transmit` after it.
+    pub fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
+        self.core.handle_reliable(now, bytes);
     }
 
     /// Receiver: the socket of `lane` has dropped `total` datagrams since it was opened.

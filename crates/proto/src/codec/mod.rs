@@ -17,6 +17,7 @@ pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod keys;
 mod message;
+pub(crate) mod reliable;
 pub(crate) mod sealing;
 pub(crate) mod unit;
 pub(crate) mod varint;

@@ -41,7 +41,7 @@ impl Half {
                     let receiver = Receiver::new(now, config.peers.len(), config.room);
                     Self::NativeReceiver(Box::new(receiver))
                 }
-                FeedbackKind::Udt(_) | FeedbackKind::Fobs => {
+                FeedbackKind::Udt(_) | FeedbackKind::Fobs | FeedbackKind::Sabul => {
                     Self::UnitReceiver(Box::new(UnitReceiver::new(config, now)))
                 }
             });
@@ -56,7 +56,7 @@ impl Half {
                 let ceiling = config.rate_ceiling;
                 Self::NativeSender(Box::new(Sender::new(controller, ceiling, mtu, now)))
             }
-            FeedbackKind::Udt(_) | FeedbackKind::Fobs => {
+            FeedbackKind::Udt(_) | FeedbackKind::Fobs | FeedbackKind::Sabul => {
                 Self::UnitSender(Box::new(UnitSender::new(config, controller, mtu, now)))
             }
         })

@@ -30,6 +30,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
 use serde_json::json;
 
 use crate::codec::frame::Frame;
+use crate::codec::reliable::Stream;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
 use crate::config::{CoreConfig, FlowError};
 use crate::core::backlog::Backlog;
@@ -63,6 +64,9 @@ pub(crate) struct Core {
     controls: VecDeque<Control>,
     events: VecDeque<Event>,
     half: Half,
+    /// What is to go by the channel that loses nothing, and what came by it.
+    words: VecDeque<Vec<u8>>,
+    stream: Stream,
     /// What a data packet costs beside its payload, in bytes.
     overhead: u16,
     life: Life,
@@ -157,6 +161,8 @@ impl Core {
             controls: VecDeque::new(),
             events: VecDeque::new(),
             half,
+            words: VecDeque::new(),
+            stream: Stream::default(),
             overhead,
             life: Life::new(now),
             next_lane: 0,

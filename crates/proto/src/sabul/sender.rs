@@ -9,7 +9,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::message::Message;
 use crate::stats::{FlowStats, Limit};
-use crate::udt::{Flight, Leave, Pace};
+use crate::udt::{Flight, HostNews, Leave, Pace};
 
 use self::state::{Delivery, Trip};
 
@@ -20,7 +20,7 @@ const TELL_WINDOW: Duration = Duration::from_millis(100);
 
 /// The signals that this feedback provides.
 pub(crate) fn signals() -> Signals {
-    Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
+    Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses, Signal::HostDrops])
 }
 
 /// How a sender is to be.
@@ -81,6 +81,8 @@ pub(crate) struct Sender {
     trip: Trip,
     delivery: Delivery,
     messages: VecDeque<Message>,
+    /// What the receiving host told that the controller is still to hear.
+    host: HostNews,
 }
 
 impl Sender {
@@ -118,6 +120,7 @@ impl Sender {
             trip: Trip::default(),
             delivery: Delivery::new(now),
             messages: VecDeque::new(),
+            host: HostNews::default(),
         }
     }
 
@@ -263,6 +266,19 @@ impl Sender {
         }
     }
 
+    /// The receiving host told this; the controller hears it with the next feedback.
+    pub(crate) fn on_host(&mut self, news: HostNews) {
+        self.host.drops = self.host.drops.saturating_add(news.drops);
+        self.host.refused = self.host.refused.saturating_add(news.refused);
+        self.host.ecn_ce = self.host.ecn_ce.saturating_add(news.ecn_ce);
+        self.host.drain = news.drain;
+    }
+
+    /// The controller, for what is no feedback.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
+        &mut *self.controller
+    }
+
     /// Runs the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.controller.poll_timeout().is_some_and(|at| at <= now) {
@@ -280,7 +296,8 @@ impl Sender {
     pub(crate) fn timers(&self) -> Option<Time> {
         let untold = self.limit == Limit::Window && self.told_end < self.flight.next();
         let tell = untold.then(|| self.told_at + TELL_WINDOW);
-        self.controller.poll_timeout().into_iter().chain(tell).min()
+        let waits = (!self.messages.is_empty()).then_some(Time::ZERO);
+        [self.controller.poll_timeout(), tell, waits].into_iter().flatten().min()
     }
 
     /// All units below have arrived, or were dropped.

@@ -3,6 +3,7 @@
 use packtrain_units::{Duration, Time};
 
 use crate::fobs::{self, Bitmap};
+use crate::sabul;
 use crate::stats::FlowStats;
 use crate::udt::{self, Impossible, Message, Seen};
 
@@ -13,6 +14,8 @@ pub(super) enum Ear {
     Udt(Box<udt::Receiver>),
     /// FOBS's.
     Fobs(Box<fobs::Receiver>),
+    /// SABUL's.
+    Sabul(Box<sabul::Receiver>),
 }
 
 /// Asks the one there is.
@@ -21,6 +24,7 @@ macro_rules! ask {
         match $self {
             Ear::Udt($ear) => $answer,
             Ear::Fobs($ear) => $answer,
+            Ear::Sabul($ear) => $answer,
         }
     };
 }
@@ -48,6 +52,7 @@ impl Ear {
         match self {
             Self::Udt(ear) => ear.on_batch(at, first, last, packets, joined),
             Self::Fobs(ear) => ear.on_batch(now, at, last),
+            Self::Sabul(_) => {}
         }
     }
 
@@ -68,17 +73,29 @@ impl Ear {
 
     /// The smoothed round trip, once known.
     pub(super) fn rtt(&self) -> Option<Duration> {
-        ask!(self, ear => ear.rtt())
+        match self {
+            Self::Udt(ear) => ear.rtt(),
+            Self::Fobs(ear) => ear.rtt(),
+            Self::Sabul(_) => None,
+        }
     }
 
     /// The owner has room for so many units from `next` on.
     pub(super) fn set_room(&mut self, now: Time, units: u64) {
-        ask!(self, ear => ear.set_room(now, units));
+        match self {
+            Self::Udt(ear) => ear.set_room(now, units),
+            Self::Fobs(ear) => ear.set_room(now, units),
+            Self::Sabul(ear) => ear.set_room(units),
+        }
     }
 
     /// The sender said this.
     pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
-        ask!(self, ear => ear.on_message(now, message))
+        match self {
+            Self::Udt(ear) => ear.on_message(now, message),
+            Self::Fobs(ear) => ear.on_message(now, message),
+            Self::Sabul(_) => Err(Impossible),
+        }
     }
 
     /// FOBS: the sender wants everything told.
@@ -88,7 +105,15 @@ impl Ear {
                 ear.on_ask(now, rtt);
                 Ok(())
             }
-            Self::Udt(_) => Err(Impossible),
+            Self::Udt(_) | Self::Sabul(_) => Err(Impossible),
+        }
+    }
+
+    /// SABUL: the sender said this by the channel that loses nothing.
+    pub(super) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
+        match self {
+            Self::Sabul(ear) => ear.on_message(now, word),
+            Self::Udt(_) | Self::Fobs(_) => Err(Impossible),
         }
     }
 
@@ -97,6 +122,7 @@ impl Ear {
         match self {
             Self::Udt(ear) => ear.handle_timeout(now),
             Self::Fobs(_) => {}
+            Self::Sabul(ear) => ear.handle_timeout(now),
         }
     }
 
@@ -109,14 +135,22 @@ impl Ear {
     pub(super) fn poll_message(&mut self, now: Time) -> Option<Message> {
         match self {
             Self::Udt(ear) => ear.poll_message(now),
-            Self::Fobs(_) => None,
+            Self::Fobs(_) | Self::Sabul(_) => None,
+        }
+    }
+
+    /// SABUL: what to tell the sender.
+    pub(super) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
+        match self {
+            Self::Udt(_) | Self::Fobs(_) => None,
+            Self::Sabul(ear) => ear.poll_message(now),
         }
     }
 
     /// FOBS: what to tell the sender.
     pub(super) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
         match self {
-            Self::Udt(_) => None,
+            Self::Udt(_) | Self::Sabul(_) => None,
             Self::Fobs(ear) => ear.poll_bitmap(now),
         }
     }
@@ -126,6 +160,7 @@ impl Ear {
         match self {
             Self::Udt(ear) => ear.gauges(stats),
             Self::Fobs(ear) => stats.rtt = ear.rtt(),
+            Self::Sabul(_) => {}
         }
     }
 }

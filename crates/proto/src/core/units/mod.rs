@@ -12,6 +12,7 @@ mod map;
 mod order;
 mod receiver;
 mod sender;
+mod voice;
 mod wire;
 
 pub(crate) use self::receiver::UnitReceiver;

@@ -12,6 +12,7 @@ use crate::core::Unit;
 use crate::core::credit::Credit;
 use crate::core::drain::Drain;
 use crate::fobs::{self, Bitmap};
+use crate::sabul;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::FlowStats;
 use crate::udt::{self, Impossible, Message, Seen};
@@ -54,6 +55,11 @@ impl UnitReceiver {
                     train: config.train.clamp(1, TRAIN_PACKETS),
                 };
                 Ear::Udt(Box::new(udt::Receiver::new(udt, now)))
+            }
+            FeedbackKind::Sabul => {
+                // What the owner allows is what it asks for (section 4, Open: the smaller offer).
+                let requested = config.rate_ceiling;
+                Ear::Sabul(Box::new(sabul::Receiver::new(WINDOW_UNITS, requested, now)))
             }
             // The native feedback has a receiver of its own.
             FeedbackKind::Fobs | FeedbackKind::Native => {
@@ -153,6 +159,13 @@ impl UnitReceiver {
         }
     }
 
+    /// Tells the feedback all that waits for other lanes.
+    fn release_all(&mut self, now: Time) {
+        while let Some((first, end)) = self.order.pop_all() {
+            self.ear.take(now, first, (end - first) as u32);
+        }
+    }
+
     /// A batch was worked through.
     pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8) {
         self.flush(now);
@@ -200,9 +213,7 @@ impl UnitReceiver {
     pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         self.flush(now);
         if matches!(message, Message::Drop { .. }) {
-            while let Some((first, end)) = self.order.pop_all() {
-                self.ear.take(now, first, (end - first) as u32);
-            }
+            self.release_all(now);
         }
         self.ear.on_message(now, message)
     }
@@ -227,6 +238,20 @@ impl UnitReceiver {
     pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
         self.flush(now);
         self.ear.on_ask(now, rtt)
+    }
+
+    /// The sender said this by the channel that loses nothing.
+    pub(crate) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
+        self.flush(now);
+        if matches!(word, sabul::Message::Drop { .. }) {
+            self.release_all(now);
+        }
+        self.ear.on_word(now, word)
+    }
+
+    /// What to tell the sender by that channel.
+    pub(crate) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
+        self.ear.poll_word(now)
     }
 
     /// What to tell the sender as a bitmap.

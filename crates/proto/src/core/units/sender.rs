@@ -7,6 +7,7 @@ use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use super::map::UnitMap;
+use super::voice::Voice;
 use crate::breaker::{Breaker, Verdict};
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
@@ -19,6 +20,7 @@ use crate::core::sender::Outcome;
 use crate::core::{Load, Unit};
 use crate::fobs::{self, Bitmap};
 use crate::mtu::Mtu;
+use crate::sabul;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::{FlowStats, Limit};
 use crate::udt::{self, HostNews, Impossible, Leave, Message};
@@ -33,7 +35,7 @@ pub(crate) struct UnitSender {
     pub(crate) released: Vec<Range<Offset>>,
     /// When the peer last said anything of the data.
     pub(crate) reported_at: Time,
-    udt: udt::Sender,
+    voice: Voice,
     /// FOBS: what makes messages of bitmaps.
     fobs: Option<Box<fobs::Reader>>,
     /// FOBS: the receiver is to be asked, and told this round trip.
@@ -61,27 +63,30 @@ impl UnitSender {
         now: Time,
     ) -> Self {
         let bitmaps = config.feedback == FeedbackKind::Fobs;
-        let variant = match config.feedback {
-            FeedbackKind::Udt(variant) => variant,
-            _ => Variant::default(),
+        let datagram = ByteCount(u64::from(mtu.current()));
+        let train = config.train.clamp(1, TRAIN_PACKETS);
+        let window = WINDOW_UNITS;
+        let mut voice = if config.feedback == FeedbackKind::Sabul {
+            let unit = u64::from(mtu.current()) - UNIT_OVERHEAD as u64;
+            let buffer = config.buffer.get() / unit;
+            let sabul = sabul::SenderConfig { datagram, train, window, buffer };
+            Voice::Sabul(Box::new(sabul::Sender::new(sabul, controller, now)))
+        } else {
+            let variant = match config.feedback {
+                FeedbackKind::Udt(variant) => variant,
+                _ => Variant::default(),
+            };
+            let udt = udt::SenderConfig { variant, first: 0, datagram, train, window, bitmaps };
+            Voice::Udt(Box::new(udt::Sender::new(udt, controller, now)))
         };
-        let udt = udt::SenderConfig {
-            variant,
-            first: 0,
-            datagram: ByteCount(u64::from(mtu.current())),
-            train: config.train.clamp(1, TRAIN_PACKETS),
-            window: WINDOW_UNITS,
-            bitmaps,
-        };
-        let mut udt = udt::Sender::new(udt, controller, now);
-        udt.set_ceiling(config.rate_ceiling);
+        voice.set_ceiling(config.rate_ceiling);
         Self {
             backlog: Backlog::default(),
             mtu,
             breaker: Breaker::default(),
             released: Vec::new(),
             reported_at: now,
-            udt,
+            voice,
             fobs: bitmaps.then(|| Box::new(fobs::Reader::new(WINDOW_UNITS))),
             ask: None,
             map: UnitMap::default(),
@@ -111,8 +116,8 @@ impl UnitSender {
             self.limit = Limit::Silence;
             return 0;
         }
-        let leave = self.udt.poll(now, self.fresh());
-        self.limit = self.udt.limit();
+        let leave = self.voice.poll(now, self.fresh());
+        self.limit = self.voice.limit();
         if leave.is_some() { TRAIN_PACKETS } else { 0 }
     }
 
@@ -127,7 +132,7 @@ impl UnitSender {
         skip_lost: bool,
     ) -> Option<Load> {
         loop {
-            match self.udt.poll(now, self.fresh())? {
+            match self.voice.poll(now, self.fresh())? {
                 Leave::Again { .. } if skip_lost => {
                     self.limit = Limit::Payload;
                     return None;
@@ -137,7 +142,7 @@ impl UnitSender {
                         return Some(load);
                     }
                     // It cannot be sent as it was: whoever waits for it is told.
-                    self.udt.drop_units(first, first + 1);
+                    self.voice.drop_units(first, first + 1);
                 }
                 Leave::Fresh { count, joined } => {
                     return self.plan(pn, count.min(packets), size, joined);
@@ -192,10 +197,10 @@ impl UnitSender {
             self.map.plan(train);
             self.backlog.advance(false, bytes);
         }
-        self.udt.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
+        self.voice.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
         if let Some(fobs) = &mut self.fobs {
             if *repeat {
-                let under_way = (self.udt.acked(), self.udt.next());
+                let under_way = (self.voice.acked(), self.voice.next());
                 fobs.on_again(now, under_way, unit.first, unit.first + packets);
             }
             self.ask = fobs.asks(now).or(self.ask);
@@ -215,31 +220,68 @@ impl UnitSender {
         message: &Message,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
-        let before = self.udt.acked();
-        self.udt.on_message(now, message)?;
+        let before = self.voice.arrived();
+        self.voice.on_message(now, message)?;
+        let lost: &[(u64, u64)] = match message {
+            Message::Nak { ranges } => ranges,
+            _ => &[],
+        };
+        Ok(self.heard(now, before, lost, stats))
+    }
+
+    /// The receiver said something by the channel that loses nothing.
+    pub(crate) fn on_word(
+        &mut self,
+        now: Time,
+        word: &sabul::Message,
+        stats: &mut FlowStats,
+    ) -> Result<Outcome, Impossible> {
+        let before = self.voice.arrived();
+        self.voice.on_word(now, word)?;
+        let lost: &[(u64, u64)] = match word {
+            sabul::Message::State(state) => &state.lost,
+            _ => &[],
+        };
+        Ok(self.heard(now, before, lost, stats))
+    }
+
+    /// What to tell the receiver by that channel.
+    pub(crate) fn poll_word(&mut self) -> Option<sabul::Message> {
+        self.voice.poll_word()
+    }
+
+    /// What all feedbacks do with word of the data: so many had arrived before it, these are
+    /// missing.
+    fn heard(
+        &mut self,
+        now: Time,
+        before: u64,
+        missing: &[(u64, u64)],
+        stats: &mut FlowStats,
+    ) -> Outcome {
         self.alive = true;
-        let acked = self.udt.acked() - before;
+        let acked = self.voice.arrived().saturating_sub(before);
         let full = self.mtu.current();
         let Self { map, backlog, released, mtu, .. } = self;
-        map.forget(self.udt.acked(), |a, b, size| {
+        map.forget(self.voice.acked(), |a, b, size| {
             stats.acked_bytes += ByteCount(b - a);
             backlog.release(a, b, released);
             mtu.on_acked(size + UNIT_OVERHEAD as u16);
         });
         let lost = self.new_losses();
         let mut mtu_changed = false;
-        if let Message::Nak { ranges } = message {
-            if lost > 0 && ranges.last().is_some_and(|(_, end)| *end > self.loss_round) {
-                self.loss_round = self.udt.next();
+        if lost > 0 {
+            if missing.last().is_some_and(|(_, end)| *end > self.loss_round) {
+                self.loss_round = self.voice.next();
                 stats.loss_rounds += 1;
             }
-            let size = ranges.first().and_then(|(first, _)| self.map.find(*first, 1));
+            let size = missing.first().and_then(|(first, _)| self.map.find(*first, 1));
             if size.is_some_and(|(_, size, ..)| size + UNIT_OVERHEAD as u16 == full) {
                 mtu_changed = self.mtu.on_lost(now, full, lost as u32, self.rtt());
             }
         }
         let verdict = self.judge(now, acked, lost);
-        Ok(Outcome { verdict, mtu_changed, host_drops: 0, drain: DataRate::ZERO })
+        Outcome { verdict, mtu_changed, host_drops: 0, drain: DataRate::ZERO }
     }
 
     /// The receiver told which units came.
@@ -250,9 +292,9 @@ impl UnitSender {
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
         let fobs = self.fobs.as_mut().ok_or(Impossible)?;
-        let (ack, lost) = fobs.read(now, bitmap, &self.udt)?;
-        for (first, end) in &bitmap.runs {
-            self.udt.on_came(*first, *end);
+        let (ack, lost) = fobs.read(now, bitmap, self.voice.udt().ok_or(Impossible)?)?;
+        if let Some(udt) = self.voice.udt_mut() {
+            bitmap.runs.iter().for_each(|(first, end)| udt.on_came(*first, *end));
         }
         let outcome = self.on_message(now, &Message::Ack(ack), stats)?;
         if lost.is_empty() {
@@ -262,9 +304,10 @@ impl UnitSender {
         let more = self.on_message(now, &nak, stats)?;
         if let (Message::Nak { ranges }, Some(fobs)) = (&nak, &mut self.fobs) {
             for &(first, end) in ranges {
-                if self.udt.first_owed(first, end).is_none() {
+                let udt = self.voice.udt();
+                if udt.is_some_and(|udt| udt.first_owed(first, end).is_none()) {
                     // Dropped: the receiver was told so, which takes as long as sending again.
-                    fobs.on_again(now, (self.udt.acked(), self.udt.next()), first, end);
+                    fobs.on_again(now, (self.voice.acked(), self.voice.next()), first, end);
                 }
             }
         }
@@ -280,14 +323,14 @@ impl UnitSender {
 
     /// The controller, for what is no feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
-        self.udt.controller_mut()
+        self.voice.controller_mut()
     }
 
     /// The receiving host's counters came with an acknowledgement: how many more datagrams it
     /// dropped.
     pub(crate) fn on_host(&mut self, host: &Host) -> u64 {
         let more = host.drops.saturating_sub(self.host.drops);
-        self.udt.on_host(HostNews {
+        self.voice.on_host(HostNews {
             drops: more,
             refused: host.refused.saturating_sub(self.host.refused),
             ecn_ce: host.ecn_ce.saturating_sub(self.host.ecn_ce),
@@ -304,7 +347,7 @@ impl UnitSender {
 
     /// The controller's pace, if it has one.
     pub(crate) fn rate(&self) -> Option<DataRate> {
-        self.udt.controller_rate()
+        self.voice.controller_rate()
     }
 
     /// The path answered a ping: what the breaker held back for want of feedback may leave.
@@ -317,25 +360,25 @@ impl UnitSender {
 
     fn judge(&mut self, now: Time, acked: u64, lost: u64) -> Verdict {
         self.reported_at = now;
-        let wire = self.udt.controller_rate();
+        let wire = self.voice.controller_rate();
         let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, wire);
         let ceilings = [self.ceiling, self.breaker.ceiling()];
-        self.udt.set_ceiling(ceilings.into_iter().flatten().min());
+        self.voice.set_ceiling(ceilings.into_iter().flatten().min());
         verdict
     }
 
     fn new_losses(&mut self) -> u64 {
-        let lost = self.udt.lost();
+        let lost = self.voice.lost();
         lost - std::mem::replace(&mut self.seen_lost, lost)
     }
 
     /// Runs the timers that are due. True if silences make a black hole and the MTU fell: what is
     /// under way vanishes, while the path answers pings.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
-        let under_way = (self.udt.next() - self.udt.acked()).min(u64::from(u32::MAX)) as u32;
-        self.udt.handle_timeout(now);
+        let under_way = (self.voice.next() - self.voice.acked()).min(u64::from(u32::MAX)) as u32;
+        self.voice.handle_timeout(now);
         self.new_losses();
-        let (silences, _) = self.udt.silences();
+        let (silences, _) = self.voice.silences();
         let fell_silent = silences != std::mem::replace(&mut self.seen_silences, silences);
         if !fell_silent || !std::mem::replace(&mut self.alive, false) {
             return false;
@@ -347,23 +390,23 @@ impl UnitSender {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         match self.limit {
             // What the pace allows does not matter: the payload or the path has to speak first.
-            Limit::Payload | Limit::Silence => self.udt.timers(),
-            _ => self.udt.poll_timeout(),
+            Limit::Payload | Limit::Silence => self.voice.timers(),
+            _ => self.voice.poll_timeout(),
         }
     }
 
     /// What to tell the receiver.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
-        self.udt.poll_message(now)
+        self.voice.poll_message(now)
     }
 
     /// The size of datagrams changed: units too large for it now are planned again.
     pub(crate) fn on_mtu(&mut self) {
         let size = self.size();
-        let Self { map, udt, backlog, .. } = self;
+        let Self { map, voice, backlog, .. } = self;
         let mut parts = Vec::new();
         map.drop_larger(size, |first, end, a, b| {
-            udt.drop_units(first, end);
+            voice.drop_units(first, end);
             parts.push((a, b));
         });
         // Each goes before all others, so the last comes first.
@@ -373,7 +416,7 @@ impl UnitSender {
     /// Takes back what of `a..b` is not acknowledged. A unit that has other bytes too is planned
     /// again for them.
     pub(crate) fn revoke(&mut self, a: u64, b: u64, mut returned: impl FnMut(u64, u64)) {
-        let Self { map, udt, backlog, .. } = self;
+        let Self { map, voice, backlog, .. } = self;
         let mut taken = Vec::new();
         backlog.revoke(a, b, |a, b| {
             taken.push((a, b));
@@ -382,7 +425,7 @@ impl UnitSender {
         let mut parts = Vec::new();
         for (a, b) in taken {
             map.drop_bytes(a, b, |first, end, a, b| {
-                udt.drop_units(first, end);
+                voice.drop_units(first, end);
                 parts.push((a, b));
             });
         }
@@ -400,24 +443,24 @@ impl UnitSender {
 
     /// Wire bytes not yet acknowledged, as if every unit were full.
     pub(crate) fn in_flight(&self) -> u64 {
-        (self.udt.next() - self.udt.acked()) * u64::from(self.mtu.current())
+        (self.voice.next() - self.voice.acked()) * u64::from(self.mtu.current())
     }
 
     /// The smoothed round trip, once measured.
     pub(crate) fn rtt_known(&self) -> Option<Duration> {
-        self.udt.rtt()
+        self.voice.rtt()
     }
 
     fn rtt(&self) -> Duration {
-        self.udt.rtt().unwrap_or(Duration::from_millis(100))
+        self.voice.rtt().unwrap_or(Duration::from_millis(100))
     }
 
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
         let rtt = stats.rtt;
-        self.udt.gauges(stats);
+        self.voice.gauges(stats);
         stats.rtt = stats.rtt.or(rtt);
-        stats.silences += self.udt.silences().1;
+        stats.silences += self.voice.silences().1;
         stats.mtu = ByteCount(u64::from(self.mtu.current()));
         stats.host_drops = self.host.drops;
         stats.refused_packets = self.host.refused;

@@ -4,12 +4,15 @@ use packtrain_units::{Duration, Time};
 use serde_json::json;
 
 use crate::codec::frame::{Frame, Host, nak_pieces};
+use crate::codec::reliable;
+use crate::config::limits::WORDS;
 use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::{Core, Envelope, Unit};
 use crate::fobs::Bitmap;
-use crate::seam::{CloseReason, Placed};
+use crate::sabul;
+use crate::seam::{CloseReason, Event, Placed};
 use crate::udt::{Message, Seen};
 
 /// The peer speaks another feedback than this end.
@@ -157,6 +160,67 @@ impl Core {
         self.on_outcome(now, outcome, host.drops);
     }
 
+    /// Bytes of the channel that loses nothing came.
+    pub(crate) fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
+        if self.life.is_over() {
+            return;
+        }
+        let mut words = Vec::new();
+        let told = self.stream.take(bytes, |word, host| words.push((word, host)));
+        // Who speaks there has shown its key, as datagrams show it.
+        if !words.is_empty() && self.life.on_heard(now) {
+            self.log.note(now, "life:recovered", || json!({}));
+            self.events.push_back(Event::Recovered);
+        }
+        for (word, host) in words {
+            self.on_word(now, &word, &host);
+        }
+        if told.is_err() {
+            self.end(now, CloseReason::Protocol("senseless bytes on the control channel"), true);
+        }
+    }
+
+    fn on_word(&mut self, now: Time, word: &sabul::Message, host: &Host) {
+        let sender = match &mut self.half {
+            Half::UnitSender(sender) => sender,
+            Half::UnitReceiver(receiver) => {
+                if receiver.on_word(now, word).is_err() {
+                    self.end(now, CloseReason::Protocol("units that cannot be"), true);
+                }
+                return;
+            }
+            _ => {
+                self.end(now, OTHER_FEEDBACK, true);
+                return;
+            }
+        };
+        self.stats.reports += 1;
+        let drops = sender.on_host(host);
+        let Ok(mut outcome) = sender.on_word(now, word, &mut self.stats) else {
+            self.end(now, CloseReason::OptimisticAck, true);
+            return;
+        };
+        (outcome.host_drops, outcome.drain) = (drops, host.drain);
+        if let Some(rtt) = sender.rtt_known() {
+            self.rtt.sample(now, rtt);
+        }
+        self.log.note(now, "recovery:state", || json!({ "in_flight": sender.in_flight() }));
+        self.on_outcome(now, outcome, host.drops);
+    }
+
+    /// The next message for that channel.
+    pub(crate) fn poll_reliable(&mut self) -> Option<Vec<u8>> {
+        self.words.pop_front()
+    }
+
+    fn say_word(&mut self, now: Time, word: &sabul::Message, host: &Host) {
+        self.words.push_back(reliable::write(word, host));
+        if self.words.len() > WORDS {
+            self.words.clear();
+            self.end(now, CloseReason::Protocol("the control channel is stuck"), true);
+        }
+    }
+
     /// FOBS: the sender wants everything told.
     pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) {
         match self.half.unit_receiver().map(|receiver| receiver.on_ask(now, rtt)) {
@@ -197,6 +261,9 @@ impl Core {
         while let Some(message) = self.half.unit_sender().and_then(|s| s.poll_message(now)) {
             self.say(lane, Frame::Unit(message));
         }
+        while let Some(word) = self.half.unit_sender().and_then(|s| s.poll_word()) {
+            self.say_word(now, &word, &Host::default());
+        }
     }
 
     pub(crate) fn poll_unit_receiver(&mut self, now: Time) {
@@ -211,6 +278,12 @@ impl Core {
             let Some(receiver) = self.half.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
             self.say(lane, Frame::Bitmap { bitmap, host });
+        }
+        while let Some(word) = self.half.unit_receiver().and_then(|r| r.poll_word(now)) {
+            self.stats.reports += 1;
+            let Some(receiver) = self.half.unit_receiver() else { return };
+            let host = receiver.host(&self.stats);
+            self.say_word(now, &word, &host);
         }
         while let Some(message) = self.half.unit_receiver().and_then(|r| r.poll_message(now)) {
             self.stats.reports += 1;

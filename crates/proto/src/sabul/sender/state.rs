@@ -139,6 +139,7 @@ impl Sender {
         delivery_rate: Option<DataRate>,
         round_ended: bool,
     ) {
+        let host = std::mem::take(&mut self.host);
         self.controller.on_feedback(&Feedback {
             now,
             largest_acked: self.largest_acked,
@@ -153,10 +154,10 @@ impl Sender {
             capacity: None,
             lost: &lost,
             spurious: 0,
-            ecn_ce: 0,
-            host_drops: 0,
-            refused: 0,
-            drain_rate: None,
+            ecn_ce: host.ecn_ce,
+            host_drops: host.drops,
+            refused: host.refused,
+            drain_rate: host.drain,
             app_limited: self.app_limited,
             round_ended,
             timeout: false,
