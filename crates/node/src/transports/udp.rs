@@ -30,6 +30,9 @@ const UDT_CC: &str = "udt:grid";
 /// That of `fobs`.
 const FOBS_CC: &str = "fobs:window";
 
+/// The controller of `sabul` that nobody named.
+const SABUL_CC: &str = "sabul";
+
 /// How a receiver tells what arrived, with this transport and controller.
 pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> FeedbackKind {
     match transport {
@@ -133,6 +136,7 @@ pub(crate) fn start_sender<P: Payload + Send + 'static>(
     let name = plan.cc.as_deref().unwrap_or(match config.feedback {
         FeedbackKind::Udt(_) => UDT_CC,
         FeedbackKind::Fobs => FOBS_CC,
+        FeedbackKind::Sabul => SABUL_CC,
         FeedbackKind::Native if plan.background => "native:background",
         FeedbackKind::Native => "native",
     });

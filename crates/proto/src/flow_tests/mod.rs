@@ -2,12 +2,13 @@
 
 mod hostile;
 mod network;
+mod sabul;
 mod speed;
 mod trace;
 mod transfer;
 mod units;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use packtrain_cc::{ControllerConfig, build};
@@ -212,6 +213,9 @@ struct Pair {
     digest: u64,
     /// A lane whose packets vanish.
     dead_lane: Option<u8>,
+    /// The channel that loses nothing: when what arrives at which end.
+    channel: VecDeque<(Time, bool, Vec<u8>)>,
+    channel_delay: Duration,
     /// Each lane of the receiver is read so much later than the one before.
     lane_lag: Duration,
 }
@@ -241,6 +245,8 @@ impl Setup {
     fn new(controller: &'static str, rate: DataRate, rtt: Duration) -> Self {
         let feedback = if controller.starts_with("udt") {
             FeedbackKind::Udt(Variant::of_controller(controller))
+        } else if controller.starts_with("sabul") {
+            FeedbackKind::Sabul
         } else {
             FeedbackKind::Native
         };
@@ -290,6 +296,8 @@ impl Setup {
             slab: vec![0; BATCH_BYTES],
             digest: 0,
             dead_lane: None,
+            channel: VecDeque::new(),
+            channel_delay: self.rtt / 2,
             lane_lag: Duration::ZERO,
         }
     }
@@ -309,7 +317,8 @@ impl Pair {
             self.send(false);
             let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-            let next = timers.into_iter().flatten().chain(arrival).min();
+            let word = self.channel.front().map(|(at, ..)| *at);
+            let next = timers.into_iter().flatten().chain(arrival).chain(word).min();
             let Some(next) = next.filter(|at| *at <= end) else {
                 self.now = end;
                 return done(self);
@@ -319,6 +328,7 @@ impl Pair {
             self.now = self.now.max(next);
             self.sink.drain(self.now);
             self.deliver();
+            self.deliver_words();
             self.sender.handle_timeout(self.now);
             self.receiver.handle_timeout(self.now);
             self.collect();
@@ -352,6 +362,10 @@ impl Pair {
             }
         }
         self.slab = slab;
+        let flow = if by_sender { &mut self.sender } else { &mut self.receiver };
+        while let Some(words) = flow.poll_reliable() {
+            self.channel.push_back((self.now + self.channel_delay, by_sender, words));
+        }
         self.collect();
     }
 
@@ -403,6 +417,15 @@ impl Pair {
                 }
             }
             self.give(to_receiver, lane, from, &mut bytes, stride, at);
+        }
+    }
+
+    fn deliver_words(&mut self) {
+        while let Some((_, to_receiver, words)) =
+            self.channel.pop_front_if(|(at, ..)| *at <= self.now)
+        {
+            let flow = if to_receiver { &mut self.receiver } else { &mut self.sender };
+            flow.handle_reliable(self.now, &words);
         }
     }
 

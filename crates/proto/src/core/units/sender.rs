@@ -238,11 +238,13 @@ impl UnitSender {
     ) -> Result<Outcome, Impossible> {
         let before = self.voice.arrived();
         self.voice.on_word(now, word)?;
-        let lost: &[(u64, u64)] = match word {
-            sabul::Message::State(state) => &state.lost,
-            _ => &[],
-        };
-        Ok(self.heard(now, before, lost, stats))
+        let sabul::Message::State(state) = word else { return Err(Impossible) };
+        // What came beyond a gap is acknowledged late, but has shown what the path carries.
+        let top = state.top.filter(|_| self.voice.arrived() > before);
+        if let Some((_, size, ..)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
+            self.mtu.on_acked(size + UNIT_OVERHEAD as u16);
+        }
+        Ok(self.heard(now, before, &state.lost, stats))
     }
 
     /// What to tell the receiver by that channel.

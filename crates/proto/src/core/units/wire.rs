@@ -251,6 +251,9 @@ impl Core {
             self.mtu_changed(now);
         }
         self.poll_mtu(now);
+        while let Some(word) = self.half.unit_sender().and_then(|s| s.poll_word()) {
+            self.say_word(now, &word, &Host::default());
+        }
         let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         if asks {
             self.ping(now, lane, false);
@@ -261,15 +264,18 @@ impl Core {
         while let Some(message) = self.half.unit_sender().and_then(|s| s.poll_message(now)) {
             self.say(lane, Frame::Unit(message));
         }
-        while let Some(word) = self.half.unit_sender().and_then(|s| s.poll_word()) {
-            self.say_word(now, &word, &Host::default());
-        }
     }
 
     pub(crate) fn poll_unit_receiver(&mut self, now: Time) {
         let Some(receiver) = self.half.unit_receiver() else { return };
         receiver.handle_timeout(now);
         let lane = usize::from(receiver.lane());
+        while let Some(word) = self.half.unit_receiver().and_then(|r| r.poll_word(now)) {
+            self.stats.reports += 1;
+            let Some(receiver) = self.half.unit_receiver() else { return };
+            let host = receiver.host(&self.stats);
+            self.say_word(now, &word, &host);
+        }
         if !self.lanes[lane].is_open() {
             return;
         }
@@ -278,12 +284,6 @@ impl Core {
             let Some(receiver) = self.half.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
             self.say(lane, Frame::Bitmap { bitmap, host });
-        }
-        while let Some(word) = self.half.unit_receiver().and_then(|r| r.poll_word(now)) {
-            self.stats.reports += 1;
-            let Some(receiver) = self.half.unit_receiver() else { return };
-            let host = receiver.host(&self.stats);
-            self.say_word(now, &word, &host);
         }
         while let Some(message) = self.half.unit_receiver().and_then(|r| r.poll_message(now)) {
             self.stats.reports += 1;
