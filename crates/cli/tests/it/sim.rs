@@ -199,3 +199,32 @@ fn an_experiment_that_differs_is_told_by_the_exit_code() {
     }
     assert!(home.path("e/plot.svg").is_file() && home.path("e/expected.csv").is_file());
 }
+
+#[test]
+fn signatures_are_made_from_a_seed_and_classified() {
+    let home = Home::new();
+    let make = |out: &str, jobs: &str| {
+        let words = ["sim", "signatures", "--families", "net-self,cpu-joined", "--per-family", "2"];
+        let more = ["--packets", "6104", "--seed", "7", "--jobs", jobs, "--out", out];
+        home.run(&[&words[..], &more[..]].concat())
+    };
+    let output = make("one.jsonl", "1");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(code(&make("two.jsonl", "2")), 0);
+    let read = |name| std::fs::read_to_string(home.path(name)).expect("it was written");
+    assert_eq!(read("one.jsonl"), read("two.jsonl"));
+    let records = lines(&read("one.jsonl"));
+    let causes: Vec<_> = records.iter().map(|record| record["cause"].clone()).collect();
+    assert_eq!(causes, ["network", "network", "cpu", "cpu"]);
+    assert_eq!(code(&make("one.jsonl.gz", "1")), 0);
+    let output = home.run(&["loss", "classify", "one.jsonl.gz", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let verdicts = lines(&stdout(&output));
+    assert_eq!(verdicts.iter().filter(|line| line.get("paper").is_some()).count(), 4);
+
+    let output = home.run(&["sim", "signatures", "--families", "net-self,nothing"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("no model is called `nothing`"), "{}", stderr(&output));
+    let output = home.run(&["sim", "signatures", "--list"]);
+    assert!(stdout(&output).contains("hybrid-bursts"), "{}", stdout(&output));
+}

@@ -40,6 +40,19 @@ fn a_flow_too_fast_for_its_bottleneck_loses_at_even_distances() {
 }
 
 #[test]
+fn records_are_what_the_classifier_reads() {
+    for family in FAMILIES.iter().filter(|family| family.name.ends_with("self")) {
+        let record = (0..9).find_map(|n| generate(family, Region::Test, 1, n, WINDOW)).unwrap();
+        let line = serde_json::to_string(&record).unwrap();
+        let read: packtrain_loss::Labelled = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.cause.name(), record.cause);
+        assert_eq!(read.signature.lost() as u64, record.lost.all());
+        let runs: Vec<u64> = read.signature.runs().into_iter().map(|n| n as u64).collect();
+        assert_eq!(runs, record.runs);
+    }
+}
+
+#[test]
 fn runs_tell_the_window() {
     let told = runs([true, true, false, true, false, false].into_iter());
     assert_eq!(told, [2, 1, 1, 2]);

@@ -57,11 +57,12 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Family>, Exit> {
             "unseen" => !family.trains,
             cause => family.cause == cause,
         };
+        let before = families.len();
         match find(name) {
             Some(family) => families.push(family),
             None => families.extend(FAMILIES.iter().filter(wanted)),
         }
-        if families.is_empty() {
+        if families.len() == before {
             let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
             let known = known.join(", ");
             return Err(usage(format!("no model is called `{name}`: known are {known}")));
