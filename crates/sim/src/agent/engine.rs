@@ -6,8 +6,11 @@
 //! first, or before a longer one. That depends on nothing but the packets' times and sizes, so a
 //! simulation by trains gives what one by packets gives. Where the node has a model of its host,
 //! that model makes the batches, and drops what the socket cannot hold.
+//!
+//! An engine whose feedback is SABUL has a channel beside its datagrams that loses nothing (`channel`).
 
 mod batch;
+mod channel;
 mod end;
 mod intake;
 mod wire;

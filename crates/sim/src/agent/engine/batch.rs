@@ -134,6 +134,8 @@ impl Batch {
                 }
                 self.packets.push(packet);
             }
+            // Goes another way.
+            EngineBody::Channel(_) => debug_assert!(false, "a segment is no datagram"),
             EngineBody::Sealed(bytes, stride) => {
                 if self.bytes.is_empty() {
                     self.stride = stride;

@@ -8,8 +8,9 @@ use packtrain_proto::{Event, FeedbackKind, FlowStats, Role};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::batch::Batch;
+use super::channel::{Channel, Segment};
 use super::intake::Intake;
-use super::wire::{Leaving, Setup, Wire};
+use super::wire::{EngineBody, Leaving, Setup, Wire};
 use crate::SimError;
 use crate::agent::Ctx;
 use crate::agent::build::Place;
@@ -28,6 +29,7 @@ const IDLE_TURNS: (u32, Duration) = (8, Duration::from_micros(50));
 pub(super) struct End {
     wire: Wire,
     intake: Intake,
+    channel: Channel,
     flow: u32,
     peer: u32,
     toward: Toward,
@@ -56,6 +58,7 @@ impl End {
             None
         };
         let feedback = match spec.cc.split(':').next() {
+            Some("sabul") => FeedbackKind::Sabul,
             Some("udt") => FeedbackKind::Udt(Variant::of_controller(&spec.cc)),
             _ => FeedbackKind::Native,
         };
@@ -84,6 +87,7 @@ impl End {
         Ok(Self {
             wire,
             intake,
+            channel: Channel::default(),
             flow: place.flow,
             peer: if sends { place.to } else { place.from },
             toward: if sends { Toward::Receiver } else { Toward::Sender },
@@ -116,6 +120,12 @@ impl End {
 
     /// Packets arrive. What falls due between two of them is done in between.
     pub(super) fn on_train(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) {
+        if let Body::Engine(body) = &train.body
+            && let EngineBody::Channel(segment) = &**body
+        {
+            self.on_segment(pace.first, segment.clone(), ctx);
+            return;
+        }
         let mut rest = Some((pace, train));
         while let Some((pace, train)) = rest.take() {
             while let Some(due) = self.due.filter(|due| *due < pace.first) {
@@ -131,6 +141,19 @@ impl End {
                 due => self.due = self.due.into_iter().chain(due).min(),
             }
         }
+        self.run(ctx);
+    }
+
+    /// A segment of the channel arrives: it goes by a socket of its own.
+    fn on_segment(&mut self, at: Time, segment: Segment, ctx: &mut Ctx<'_>) {
+        while let Some(due) = self.due.filter(|due| *due < at) {
+            self.step(due, ctx);
+        }
+        let bytes = self.channel.arrive(at, segment);
+        if !bytes.is_empty() {
+            self.wire.handle_reliable(at, &bytes);
+        }
+        self.step(at, ctx);
         self.run(ctx);
     }
 
@@ -173,6 +196,14 @@ impl End {
         while let Some(leaving) = self.wire.poll_transmit(now) {
             self.send(now, leaving, ctx);
         }
+        self.channel.handle_timeout(now);
+        while let Some(words) = self.wire.poll_reliable() {
+            self.channel.write(now, &words);
+        }
+        while let Some(segment) = self.channel.poll() {
+            let body = EngineBody::Channel(segment.clone());
+            self.leave(now, 1, segment.size(), body, ctx);
+        }
         while let Some(event) = self.wire.poll_event() {
             if event == Event::Idle && self.completed_at.is_none() {
                 self.completed_at = (!self.endless).then_some(now);
@@ -186,16 +217,31 @@ impl End {
         if self.idle_turns > turns {
             wire = Some(now + pause);
         }
-        self.due = [self.intake.due(), self.stop, wire].into_iter().flatten().min();
+        self.due = [self.intake.due(), self.stop, wire, self.channel.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min();
     }
 
     fn send(&mut self, now: Time, leaving: Leaving, ctx: &mut Ctx<'_>) {
         let Leaving { count, size, body } = leaving;
+        self.leave(now, count, size + ByteCount(HEADERS), body, ctx);
+    }
+
+    /// Packets leave, of `size` bytes each from the network header on.
+    fn leave(
+        &mut self,
+        now: Time,
+        count: u32,
+        size: ByteCount,
+        body: EngineBody,
+        ctx: &mut Ctx<'_>,
+    ) {
         let train = Train {
             flow: self.flow,
             conn: 0,
             to: self.peer,
-            size: (size.get() + HEADERS) as u32,
+            size: size.get() as u32,
             count,
             toward: self.toward,
             first: self.sent,

@@ -11,6 +11,7 @@ use packtrain_proto::{
 use packtrain_units::{ByteCount, Offset, Time};
 
 use super::batch::Batch;
+use super::channel::Segment;
 
 /// Port of the sender; the receiver has the next one.
 const PORT: u16 = 7_000;
@@ -22,6 +23,8 @@ pub(crate) enum EngineBody {
     Bare(BarePacket),
     /// As the codec writes them: their bytes, and of how many each.
     Sealed(Vec<u8>, usize),
+    /// Not a datagram: a segment of the channel that loses nothing.
+    Channel(Segment),
 }
 
 impl EngineBody {
@@ -32,6 +35,7 @@ impl EngineBody {
                 Self::Bare(BarePacket::Train(train.split_off(at)))
             }
             Self::Bare(control) => Self::Bare(control.clone()),
+            Self::Channel(segment) => Self::Channel(segment.clone()),
             Self::Sealed(bytes, stride) => {
                 Self::Sealed(bytes.split_off(at as usize * *stride), *stride)
             }
@@ -43,6 +47,7 @@ impl EngineBody {
         match self {
             Self::Bare(packet) => Self::Bare(packet.clone()),
             Self::Sealed(bytes, stride) => Self::Sealed(bytes.clone(), *stride),
+            Self::Channel(segment) => Self::Channel(segment.clone()),
         }
     }
 }
@@ -113,6 +118,22 @@ impl Wire {
                 flow.handle(now, received_at, None, &batch.packets);
             }
             Self::Sealed(sealed) => sealed.handle(now, received_at, batch),
+        }
+    }
+
+    /// The next message for the channel that loses nothing.
+    pub(super) fn poll_reliable(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Bare(flow, _) => flow.poll_reliable(),
+            Self::Sealed(sealed) => sealed.flow.poll_reliable(),
+        }
+    }
+
+    /// Bytes came by it.
+    pub(super) fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
+        match self {
+            Self::Bare(flow, _) => flow.handle_reliable(now, bytes),
+            Self::Sealed(sealed) => sealed.flow.handle_reliable(now, bytes),
         }
     }
 

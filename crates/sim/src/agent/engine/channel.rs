@@ -1,0 +1,192 @@
+//! The channel of SABUL's state: a stand-in for TCP over the simulated network, queues and losses
+//! included.
+//!
+//! It has TCP's segments, cumulative acknowledgements, fast retransmission and timer (RFC 6298, with
+//! its doubling), so that what is lost holds up what follows it; it has no congestion window, since a
+//! state every 500 packets never fills one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use packtrain_units::{ByteCount, Duration, Time};
+
+/// Bytes of a full segment: an Ethernet frame less IP and TCP headers with timestamps.
+const SEGMENT: usize = 1_448;
+/// What a segment costs beside its bytes: IPv4, TCP with timestamps, and a record of TLS.
+const HEADERS: u64 = 20 + 32 + 22;
+/// The least retransmission timeout: Linux's.
+const LEAST_RTO: Duration = Duration::from_millis(200);
+/// Before a round trip is known (RFC 6298 section 2).
+const FIRST_RTO: Duration = Duration::from_secs(1);
+/// Acknowledgements of the same byte that make a loss (RFC 5681).
+const DUPLICATES: u32 = 3;
+
+/// A segment on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// Where in the stream its bytes are.
+    at: u64,
+    bytes: Vec<u8>,
+    /// All below has come the other way.
+    acked: u64,
+}
+
+impl Segment {
+    /// Bytes from the network header on.
+    pub(super) fn size(&self) -> ByteCount {
+        ByteCount(self.bytes.len() as u64 + HEADERS)
+    }
+}
+
+/// One end of it.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    /// Sent and not acknowledged, with when they left, and whether more than once.
+    open: VecDeque<(u64, Vec<u8>, Time, bool)>,
+    /// Behind the last byte written.
+    next: u64,
+    duplicates: u32,
+    rtt: Option<(Duration, Duration)>,
+    doublings: u32,
+    /// All below was read.
+    expected: u64,
+    early: BTreeMap<u64, Vec<u8>>,
+    out: VecDeque<Segment>,
+}
+
+impl Channel {
+    /// These bytes are to come out at the other end.
+    pub(super) fn write(&mut self, now: Time, bytes: &[u8]) {
+        for piece in bytes.chunks(SEGMENT) {
+            let (at, bytes) = (self.next, piece.to_vec());
+            self.next += piece.len() as u64;
+            self.out.push_back(Segment { at, bytes: bytes.clone(), acked: 0 });
+            self.open.push_back((at, bytes, now, false));
+        }
+    }
+
+    /// The next segment to send.
+    pub(super) fn poll(&mut self) -> Option<Segment> {
+        let acked = self.expected;
+        self.out.pop_front().map(|segment| Segment { acked, ..segment })
+    }
+
+    /// A segment came; gives what can be read by it.
+    pub(super) fn arrive(&mut self, now: Time, segment: Segment) -> Vec<u8> {
+        self.on_ack(now, segment.acked, segment.bytes.is_empty());
+        if segment.bytes.is_empty() {
+            return Vec::new();
+        }
+        self.early.entry(segment.at).or_insert(segment.bytes);
+        let mut read = Vec::new();
+        while let Some(entry) = self.early.first_entry()
+            && *entry.key() <= self.expected
+        {
+            let (at, bytes) = entry.remove_entry();
+            if at == self.expected {
+                self.expected += bytes.len() as u64;
+                read.extend_from_slice(&bytes);
+            }
+        }
+        self.out.push_back(Segment { at: self.next, bytes: Vec::new(), acked: 0 });
+        read
+    }
+
+    fn on_ack(&mut self, now: Time, acked: u64, pure: bool) {
+        let before = self.open.len();
+        while let Some((at, bytes, sent, again)) = self.open.front() {
+            if at + bytes.len() as u64 > acked {
+                break;
+            }
+            if !again {
+                self.rtt = Some(sampled(self.rtt, now.since(*sent)));
+            }
+            self.open.pop_front();
+        }
+        if self.open.len() < before {
+            (self.duplicates, self.doublings) = (0, 0);
+        } else if pure && !self.open.is_empty() {
+            self.duplicates += 1;
+            if self.duplicates == DUPLICATES {
+                self.repeat(now);
+            }
+        }
+    }
+
+    /// The first open segment leaves again.
+    fn repeat(&mut self, now: Time) {
+        if let Some((at, bytes, sent, again)) = self.open.front_mut() {
+            (*sent, *again) = (now, true);
+            self.out.push_back(Segment { at: *at, bytes: bytes.clone(), acked: 0 });
+        }
+    }
+
+    /// When the timer runs out; the epoch if something waits to leave.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        if !self.out.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let (_, _, sent, _) = self.open.front()?;
+        let rto = self.rtt.map_or(FIRST_RTO, |(rtt, var)| (rtt + var * 4).max(LEAST_RTO));
+        Some(*sent + rto * (1 << self.doublings.min(6)))
+    }
+
+    /// Runs the timer if it is due.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.out.is_empty() && self.poll_timeout().is_some_and(|at| at <= now) {
+            self.doublings += 1;
+            self.repeat(now);
+        }
+    }
+}
+
+/// RFC 6298 section 2.
+fn sampled(old: Option<(Duration, Duration)>, sample: Duration) -> (Duration, Duration) {
+    let Some((rtt, var)) = old else { return (sample, sample / 2) };
+    let off = sample.max(rtt) - sample.min(rtt);
+    ((rtt * 7 + sample) / 8, (var * 3 + off) / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_in_order_over_any_network() {
+        let mut rng = Rng::new(4);
+        let mut ends = [Channel::default(), Channel::default()];
+        let mut air: BTreeMap<(Time, u64), (usize, Segment)> = BTreeMap::new();
+        let (mut now, mut serial, mut wrote, mut read) = (Time::ZERO, 0u64, Vec::new(), Vec::new());
+        while read.len() < 200_000 {
+            if wrote.len() < 200_000 && rng.below(3) == 0 {
+                let piece: Vec<u8> = (0..rng.below(4_000)).map(|_| rng.below(256) as u8).collect();
+                ends[0].write(now, &piece);
+                wrote.extend(piece);
+            }
+            for (i, end) in ends.iter_mut().enumerate() {
+                end.handle_timeout(now);
+                while let Some(segment) = end.poll() {
+                    serial += 1;
+                    let late = Duration::from_millis(20 + rng.below(15));
+                    if rng.below(10) > 0 {
+                        air.insert((now + late, serial), (1 - i, segment));
+                    }
+                }
+            }
+            now += Duration::from_millis(5);
+            while let Some(entry) = air.first_entry().filter(|entry| entry.key().0 <= now) {
+                let (to, segment) = entry.remove();
+                let bytes = ends[to].arrive(now, segment);
+                if to == 1 {
+                    read.extend(bytes);
+                }
+            }
+            assert!(now < Time::ZERO + Duration::from_secs(3_600));
+            if wrote.len() >= 200_000 && read.len() == wrote.len() {
+                break;
+            }
+        }
+        assert!(wrote.starts_with(&read));
+    }
+}
