@@ -10,6 +10,7 @@
 
 mod driver;
 mod handle;
+mod judge;
 mod nothing;
 mod stats;
 mod watch;
@@ -106,10 +107,12 @@ where
     let (commands, inbox) = crossbeam_channel::unbounded();
     let shared = Arc::new(Mutex::new(FlowSnapshot::empty(clock::now())));
     let board = Arc::clone(&shared);
+    let judge = judge::Judge::new(waker.clone());
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         // A panic in foreign code must not leave the owner waiting for an event.
         let run = std::panic::AssertUnwindSafe(|| {
-            Driver::new(sockets, flow, payload, placement, inbox, sleeper, board).run(&mut events)
+            Driver::new(sockets, flow, payload, placement, inbox, (sleeper, judge), board)
+                .run(&mut events)
         });
         match std::panic::catch_unwind(run) {
             Ok(last) => events(FlowEvent::Ended(Box::new(last))),

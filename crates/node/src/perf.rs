@@ -12,7 +12,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{
-    CpuUse, NodeError, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter,
+    CpuUse, LossCause, NodeError, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter,
     PerfServerRequest, TransportChoice,
 };
 use crate::control::{Control, Incoming};
@@ -105,6 +105,8 @@ struct Sum {
     rtt: Option<Duration>,
     sender: CpuUse,
     receiver: CpuUse,
+    /// Only the sending end knows.
+    losses: LossCause,
 }
 
 /// The sending end of a test.
@@ -162,6 +164,7 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
                 sum.elapsed = now.since(start);
                 let (retransmitted, rtt, _) = sending.state();
                 (sum.retransmitted, sum.rtt, sum.sender) = (retransmitted, rtt, since(begin_cpu));
+                sum.losses = sending.losses();
                 sending.close();
                 Word::Over {
                     retransmitted,
@@ -349,7 +352,7 @@ pub fn client(
             elapsed: sum.elapsed,
             retransmitted: ByteCount(sum.retransmitted),
             rtt: sum.rtt,
-            loss_cause: Default::default(),
+            loss_cause: sum.losses,
             cpu_sender: Some(sum.sender),
             cpu_receiver: Some(sum.receiver),
             failure: None,

@@ -24,7 +24,7 @@ use crate::api::{LossCause, PortRange, TransportChoice};
 
 pub(crate) use offer::Hints;
 pub(crate) use sinks::SinkTransports;
-pub(crate) use sources::SourceTransports;
+pub(crate) use sources::{SourceTransports, causes};
 
 /// How transports are to be set up: the same at both ends.
 #[derive(Clone, Debug)]

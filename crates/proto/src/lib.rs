@@ -36,6 +36,7 @@ pub use crate::core::causes::judge;
 pub use codec::header::peek;
 pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
 pub use flow::Flow;
+pub use packtrain_cc::LossWindow;
 pub use packtrain_cc::udt::Variant;
 pub use seam::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Fill, Payload, Placed, Placement, TRAIN_PACKETS,

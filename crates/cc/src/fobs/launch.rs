@@ -15,6 +15,8 @@ const SPAN: Duration = Duration::from_millis(20);
 const FOLLOWS: f64 = 0.75;
 /// ...unless it grows on: then it is only late, so many steps at most.
 const PATIENCE: u32 = 2;
+/// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
+const LANDING: f64 = 0.95;
 /// A queue is there when the round trip is longer than its least by a quarter and this.
 const QUEUE: Duration = Duration::from_millis(5);
 /// So many lost packets of a step, and so large a share of it, end the launch.
@@ -56,21 +58,22 @@ impl Launch {
         most: f64,
     ) -> Option<f64> {
         let now = feedback.now;
+        let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
+        let before = self.best;
+        self.best = self.best.max(delivered.unwrap_or(0.0)).min(most);
         if let Some(until) = self.retreat {
-            return (now >= until).then_some(self.best);
+            // What left before is still told of: nothing shows the path's speed better.
+            return (now >= until).then_some(self.best * LANDING);
         }
         let Some(since) = self.since else {
             let first = FIRST.0 * mtu / rtt.as_secs_f64().max(1e-6);
             self.step(now, first.min(FIRST.1).min(most));
             return None;
         };
-        let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
         // Before a round trip has passed it is the step before that is told of.
         if now.since(since) > rtt {
             self.lost += feedback.lost.iter().map(|l| u64::from(l.count)).sum::<u64>();
         }
-        let before = self.best;
-        self.best = self.best.max(delivered.unwrap_or(0.0)).min(most);
         let queued = feedback.rtt.is_some_and(|r| r.latest > least + least / 4 + QUEUE);
         let lossy = self.lost > LOSS.0 && self.lost as f64 > LOSS.1 * self.sent as f64;
         if (queued || lossy) && self.best > 0.0 {

@@ -15,10 +15,11 @@ use crate::exit::Exit;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportArgs {
-    /// auto (race, keep the best, fall back), native, udt, tcp or pipe.
+    /// auto (race, keep the best, fall back), native, udt, fobs, tcp or pipe.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::TRANSPORTS)]
     pub(crate) transport: TransportChoice,
-    /// Congestion controller of native (native) or udt (udt:grid, udt:paper, udt:ns2-2003, udt:udt4).
+    /// Congestion controller of native (native), udt (udt:grid, udt:paper, udt:ns2-2003, udt:udt4)
+    /// or fobs (fobs:window, fobs:rate; fobs:paper, fobs:blind).
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
     /// TCP streams in parallel.

@@ -83,11 +83,11 @@ pub(crate) struct PerfClientArgs {
     /// Flows or streams side by side.
     #[arg(long, value_name = "K", default_value = "1", value_parser = values::streams)]
     pub(crate) parallel: u32,
-    /// native, udt, tcp or udt4 (the stock UDT library's wire, in clear); auto is native.
+    /// native, udt, fobs, tcp or udt4 (the stock UDT library's wire, in clear); auto is native.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::MEASURED)]
     pub(crate) transport: TransportChoice,
     /// Congestion controller of native (native) or of udt and udt4 (udt:grid, udt:paper,
-    /// udt:ns2-2003, udt:udt4).
+    /// udt:ns2-2003, udt:udt4), or of fobs (fobs:window, fobs:rate; fobs:paper, fobs:blind).
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
     /// Send no faster than this, such as 500mbit.

@@ -85,6 +85,7 @@ pub(crate) const TRANSPORTS: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
     TransportChoice::Udt,
+    TransportChoice::Fobs,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
 ]);
@@ -94,6 +95,7 @@ pub(crate) const MEASURED: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
     TransportChoice::Udt,
+    TransportChoice::Fobs,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
     TransportChoice::Udt4,
@@ -126,7 +128,7 @@ fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice,
     let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
     let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "sabul" | "fobs" => format!("`{text}` is not in this version: {all}"),
+        "sabul" => format!("`{text}` is not in this version: {all}"),
         "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
                    udt4://host:port/name"
             .to_owned(),

@@ -1,7 +1,7 @@
 //! `--explain`: what was settled before the transfer and what it turned out to be. Why a
 //! transport was chosen on the way is told by those who chose it.
 
-use packtrain_node::api::{CpRequest, Location, Outcome, Resume, TransportChoice};
+use packtrain_node::api::{CpRequest, Location, LossCause, Outcome, Resume, TransportChoice};
 use packtrain_units::DataRate;
 
 use crate::out::summary::time;
@@ -35,9 +35,21 @@ pub(crate) fn after(outcome: &Outcome) -> Vec<String> {
     let shares = outcome.shares.iter().filter(|share| share.bytes.get() > 0);
     lines.extend(shares.map(|share| format!("{} moved {}", share.name, share.bytes)));
     lines.extend(outcome.rtt.map(|rtt| format!("the shortest round trip was {}", time(rtt))));
-    let causes = outcome.loss_cause.iter().filter(|(_, bytes)| bytes.get() > 0);
+    let causes = outcome.loss_cause.bytes.iter().filter(|(_, bytes)| bytes.get() > 0);
     lines.extend(causes.map(|(cause, bytes)| format!("sent again because of {cause}: {bytes}")));
+    lines.extend(judged(&outcome.loss_cause));
     lines
+}
+
+/// What the classifier says of the losses.
+fn judged(loss: &LossCause) -> Option<String> {
+    let (cause, p) = (loss.cause.as_deref()?, loss.p_cpu?);
+    let host = loss.host_share.filter(|share| *share > 0.0);
+    let host = host.map_or_else(String::new, |share| {
+        format!("; the receiving host counted {:.0} % of them itself", share * 100.0)
+    });
+    let percent = p * 100.0;
+    Some(format!("losses look like: {cause} (receiver's processor {percent:.0} % likely){host}"))
 }
 
 fn ends(request: &CpRequest) -> String {

@@ -23,7 +23,12 @@ fn it_tells_what_moved_and_what_was_lost() {
     let share = |name: &str, n| TransportShare { name: name.into(), bytes: ByteCount(n) };
     let outcome = Outcome {
         shares: vec![share("native", 2048), share("pipe", 0)],
-        loss_cause: [("host".to_owned(), ByteCount(1024))].into(),
+        loss_cause: LossCause {
+            cause: Some("cpu".to_owned()),
+            p_cpu: Some(0.99),
+            host_share: Some(0.5),
+            bytes: [("host".to_owned(), ByteCount(1024))].into(),
+        },
         rtt: Some(Duration::from_millis(12)),
         ..Outcome::default()
     };
@@ -32,6 +37,8 @@ fn it_tells_what_moved_and_what_was_lost() {
         "native moved 2.0 KiB",
         "the shortest round trip was 12 ms",
         "sent again because of host: 1.0 KiB",
+        "losses look like: cpu (receiver's processor 99 % likely); the receiving host counted \
+         50 % of them itself",
     ];
     assert_eq!(told, want);
 }

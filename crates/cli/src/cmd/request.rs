@@ -230,8 +230,7 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
         return check_udt4(request, &given);
     }
     let transport = request.transport;
-    let not_tcp =
-        matches!(transport, TransportChoice::Native | TransportChoice::Udt | TransportChoice::Pipe);
+    let not_tcp = !matches!(transport, TransportChoice::Auto | TransportChoice::Tcp);
     if given("streams") && not_tcp {
         let name = transport.name();
         return Err(Exit::usage(format!("--streams is about TCP, not {name}: leave one out")));
@@ -239,10 +238,10 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "--cc is about native and udt; the kernel chooses for {name}: leave one out"
+            "--cc is about native, udt and fobs; the kernel chooses for {name}: leave one out"
         )));
     }
-    if given("background") && transport == TransportChoice::Udt {
+    if given("background") && matches!(transport, TransportChoice::Udt | TransportChoice::Fobs) {
         return Err(Exit::usage("--background needs native's controller: leave one out"));
     }
     let mut places = request.sources.iter().chain([&request.dest]);

@@ -26,7 +26,7 @@ pub(crate) struct Cp<'a> {
     goodput_bps: u64,
     transport: &'a str,
     retransmitted_bytes: u64,
-    loss_cause: BTreeMap<&'a str, u64>,
+    loss_cause: Losses<'a>,
     transports: BTreeMap<&'a str, u64>,
     entries: u64,
     files_moved: u64,
@@ -59,9 +59,23 @@ pub(crate) struct Perf<'a> {
     transport: &'a str,
     retransmitted_bytes: u64,
     rtt_ms: Option<f64>,
-    loss_cause: BTreeMap<&'a str, u64>,
+    loss_cause: Losses<'a>,
     cpu: Cpu,
     error: Option<Cause<'a>>,
+}
+
+/// Why packets were lost: nothing at all if none was.
+#[derive(Serialize)]
+struct Losses<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p_cpu: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_share: Option<f64>,
+    /// Lost bytes by who was seen to lose them.
+    #[serde(flatten)]
+    bytes: BTreeMap<&'a str, u64>,
 }
 
 #[derive(Serialize)]
@@ -200,8 +214,13 @@ pub(crate) const fn kind(kind: FailureKind) -> &'static str {
     }
 }
 
-fn causes(causes: &LossCause) -> BTreeMap<&str, u64> {
-    causes.iter().map(|(cause, bytes)| (cause.as_str(), bytes.get())).collect()
+fn causes(loss: &LossCause) -> Losses<'_> {
+    Losses {
+        cause: loss.cause.as_deref(),
+        p_cpu: loss.p_cpu.map(|p| rounded(p, 1e4)),
+        host_share: loss.host_share.map(|share| rounded(share, 1e4)),
+        bytes: loss.bytes.iter().map(|(cause, bytes)| (cause.as_str(), bytes.get())).collect(),
+    }
 }
 
 fn rounded(value: f64, steps: f64) -> f64 {

@@ -26,7 +26,12 @@ fn the_last_line_of_cp_keeps_its_shape() {
             TransportShare { name: "tcp".into(), bytes: ByteCount(1000) },
         ],
         retransmitted: ByteCount(12),
-        loss_cause: [("congestion".to_owned(), ByteCount(12))].into(),
+        loss_cause: LossCause {
+            cause: Some("cpu".to_owned()),
+            p_cpu: Some(0.98765432),
+            host_share: None,
+            bytes: [("host".to_owned(), ByteCount(12))].into(),
+        },
         verdict: Some("bounded by the disk".into()),
         rtt: Some(Duration::from_micros(1234)),
         differing: 0,
@@ -38,7 +43,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
     let want = concat!(
         r#"{"event":"done","ok":false,"exit_code":23,"bytes":4000,"bytes_moved":3000,"#,
         r#""seconds":1.5,"goodput_bps":16000,"transport":"native","retransmitted_bytes":12,"#,
-        r#""loss_cause":{"congestion":12},"transports":{"native":2000,"tcp":1000},"#,
+        r#""loss_cause":{"cause":"cpu","p_cpu":0.9877,"host":12},"transports":{"native":2000,"tcp":1000},"#,
         r#""entries":3,"files_moved":2,"unchanged":1,"bytes_resumed":500,"chunks_again":1,"#,
         r#""deleted":0,"failed":1,"vanished":0,"differing":0,"rtt_ms":1.234,"#,
         r#""verdict":"bounded by the disk","id":"","resumable":false,"resume_command":null,"#,

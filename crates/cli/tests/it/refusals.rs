@@ -19,7 +19,6 @@ fn features_of_later_versions_are_refused() {
         ("cp --streams auto a b", "`auto` is not in this version"),
         ("cp --linger 1m a b", "--linger is not in this version"),
         ("cp --transport sabul a b", "`sabul` is not in this version"),
-        ("cp --transport fobs a b", "`fobs` is not in this version"),
         ("cp https://h/x b", "https:// is not in this version"),
         ("cp a s3://bucket/x", "s3:// is not in this version"),
     ] {

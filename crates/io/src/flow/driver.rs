@@ -10,6 +10,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use super::FlowEvent;
 use super::handle::Command;
+use super::judge::Judge;
 use super::stats::{FlowSnapshot, IoStats};
 use super::watch::Watch;
 use crate::clock;
@@ -41,6 +42,7 @@ pub(super) struct Driver<P, Q> {
     placement: Q,
     inbox: Receiver<Command>,
     sleeper: Sleeper,
+    judge: Judge,
     board: Arc<Mutex<FlowSnapshot>>,
     slab: RecvSlab,
     out: Vec<u8>,
@@ -64,7 +66,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         payload: P,
         placement: Q,
         inbox: Receiver<Command>,
-        sleeper: Sleeper,
+        (sleeper, judge): (Sleeper, Judge),
         board: Arc<Mutex<FlowSnapshot>>,
     ) -> Self {
         let now = clock::now();
@@ -75,6 +77,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             placement,
             inbox,
             sleeper,
+            judge,
             board,
             slab: RecvSlab::new(),
             out: vec![0; BATCH_BYTES],
@@ -98,6 +101,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             if self.flow.poll_timeout().is_some_and(|t| t <= now) {
                 self.flow.handle_timeout(now);
             }
+            self.pass_judgement();
             let done = self.io.sends + self.io.receives;
             let more = self.transmit();
             self.tell(events);
@@ -239,6 +243,16 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             self.flow.host_drops(index as u8, total);
             self.watch.note_drops();
             self.io.drops = self.lanes.iter().map(|l| u64::from(l.dropped())).sum();
+        }
+    }
+
+    /// Has losses judged, and tells the engine what came of it.
+    fn pass_judgement(&mut self) {
+        while let Some(window) = self.flow.poll_signature() {
+            self.judge.ask(window);
+        }
+        while let Some((window, verdict)) = self.judge.verdict() {
+            self.flow.on_verdict(clock::now(), &window, &verdict);
         }
     }
 

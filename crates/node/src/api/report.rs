@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use packtrain_proto::LossTally;
 use packtrain_transfer::FileReport;
 use packtrain_units::{ByteCount, DataRate, Duration};
+use serde::{Deserialize, Serialize};
 
 /// Hears how a transfer goes. Calls come from several threads and must not block for long.
 pub trait Reporter: Send + Sync {
@@ -63,6 +65,28 @@ impl Notice {
     }
 }
 
-/// Retransmitted or lost bytes by the cause they are put down to; the causes are named by
-/// whoever tells them, such as `congestion`, `host`, `random`, `policer`.
-pub type LossCause = BTreeMap<String, ByteCount>;
+/// Why packets were lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LossCause {
+    /// What the classifier found for most of the losses: `network`, `cpu` (of the receiving
+    /// host), `hybrid`, `link` or `inconclusive`. None if no window with losses was judged.
+    pub cause: Option<String>,
+    /// The probability that the receiving host alone lost a packet, in the mean of those lost.
+    pub p_cpu: Option<f64>,
+    /// The share of the judged losses that the receiving host counted itself, 0 to 1.
+    pub host_share: Option<f64>,
+    /// Lost bytes by who was seen to lose them: `host`, `receiver` (no room), `path`.
+    pub bytes: BTreeMap<String, ByteCount>,
+}
+
+impl LossCause {
+    /// What a flow's classifier found.
+    pub(crate) fn judged(loss: &LossTally) -> Self {
+        Self {
+            cause: loss.cause().map(|cause| cause.name().to_owned()),
+            p_cpu: loss.p_cpu(),
+            host_share: loss.host_share(),
+            bytes: BTreeMap::new(),
+        }
+    }
+}

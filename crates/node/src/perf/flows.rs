@@ -11,10 +11,10 @@ use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset};
 
-use crate::api::TransportChoice;
+use crate::api::{LossCause, TransportChoice};
 use crate::transports::offer::{FlowOffer, Offer};
 use crate::transports::perf_parts::PerfTcp;
-use crate::transports::{Plan, udp};
+use crate::transports::{Plan, causes, udp};
 
 /// Bytes that every flow may take without end.
 const ENDLESS: u64 = 1 << 60;
@@ -126,6 +126,12 @@ impl Sending {
         let rtt = stats.iter().filter_map(|s| s.min_rtt).min();
         let cwnd = (!stats.is_empty()).then(|| stats.iter().map(|s| s.cwnd).sum());
         (again, rtt, cwnd)
+    }
+
+    /// Why packets were lost: what was found of the flow that lost most.
+    pub(super) fn losses(&self) -> LossCause {
+        let stats = self.flows.iter().map(|flow| flow.stats().flow);
+        stats.max_by_key(|flow| flow.lost_packets).map(|flow| causes(&flow)).unwrap_or_default()
     }
 
     /// Capacity of the path and rate of arrival as feedback measured them: the most of any flow,

@@ -18,7 +18,7 @@ use super::offer::Offer;
 use super::payload::ReaderPayload;
 use super::tcp::{self, Tasks, TcpEnd, TcpStream};
 use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
-use crate::api::{Notice, NoticeLevel};
+use crate::api::{LossCause, Notice, NoticeLevel};
 use crate::control::{Control, ControlSender};
 use crate::diagnose::{Net, PathPart};
 use crate::reader::Reader;
@@ -404,7 +404,7 @@ impl SourceTransports {
             udp = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
             moved.retransmitted = flow.retransmitted_bytes;
             moved.rtt = flow.min_rtt;
-            causes(flow, &mut moved);
+            moved.causes = causes(flow);
         }
         moved.shares = [(self.plan.datagrams().name(), udp), ("tcp", tcp), ("pipe", piped)]
             .into_iter()
@@ -417,15 +417,17 @@ impl SourceTransports {
 }
 
 /// Losses by what they are put down to: the receiver's own drops, its lack of room, the path.
-fn causes(flow: &packtrain_proto::FlowStats, moved: &mut Moved) {
+pub(crate) fn causes(flow: &packtrain_proto::FlowStats) -> LossCause {
     let size = flow.mtu.get().saturating_sub(33);
     let lost = flow.lost_packets.saturating_sub(flow.spurious_packets);
     let host = flow.host_drops.min(lost);
     let refused = flow.refused_packets.min(lost - host);
     let path = lost - host - refused;
+    let mut causes = LossCause::judged(&flow.loss);
     for (name, packets) in [("host", host), ("receiver", refused), ("path", path)] {
         if packets > 0 {
-            moved.causes.insert(name.to_owned(), ByteCount(packets * size));
+            causes.bytes.insert(name.to_owned(), ByteCount(packets * size));
         }
     }
+    causes
 }

@@ -16,6 +16,7 @@ pub(super) fn write(bitmap: &Bitmap, host: &Host, out: &mut Vec<u8>) {
     put(out, bitmap.number);
     put(out, bitmap.next);
     put(out, bitmap.top.saturating_sub(bitmap.next));
+    put(out, bitmap.held);
     put(out, bitmap.room);
     match bitmap.newest {
         None => put(out, 0),
@@ -33,7 +34,7 @@ pub(super) fn write(bitmap: &Bitmap, host: &Host, out: &mut Vec<u8>) {
 pub(super) fn parse(reader: &mut Reader<'_>) -> Option<(Bitmap, Host)> {
     let (number, next) = (reader.varint()?, reader.varint()?);
     let top = next.checked_add(reader.varint()?)?;
-    let room = reader.varint()?;
+    let (held, room) = (reader.varint()?, reader.varint()?);
     let newest = match reader.varint()? {
         0 => None,
         behind => Some((behind - 1, Duration::from_nanos(reader.varint()?))),
@@ -43,5 +44,5 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Option<(Bitmap, Host)> {
         return None;
     }
     let host = parse_host(reader)?;
-    Some((Bitmap { number, next, top, room, newest, start, end, runs }, host))
+    Some((Bitmap { number, next, top, held, room, newest, start, end, runs }, host))
 }

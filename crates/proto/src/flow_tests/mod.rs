@@ -1,5 +1,6 @@
 //! Two flows and a small network between them, in virtual time.
 
+mod fobs;
 mod hostile;
 mod network;
 mod sabul;

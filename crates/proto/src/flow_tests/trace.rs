@@ -247,6 +247,8 @@ fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
     let config = ControllerConfig { mtu: ByteCount(1472), seed: 3, now, ceiling: None, rtt: None };
     let feedback = if controller.starts_with("udt") {
         FeedbackKind::Udt(Variant::of_controller(controller))
+    } else if controller.starts_with("fobs") {
+        FeedbackKind::Fobs
     } else {
         FeedbackKind::Native
     };

@@ -41,6 +41,8 @@ pub(crate) struct Bitmap {
     pub(crate) next: u64,
     /// Behind the highest unit that came.
     pub(crate) top: u64,
+    /// How many units beyond `next` came.
+    pub(crate) held: u64,
     /// How many units from `next` on the receiver has room for.
     pub(crate) room: u64,
     /// The unit that came last of those that raised `top`, and how long ago it came; none before

@@ -77,8 +77,12 @@ impl Reader {
         sender: &udt::Sender,
     ) -> Result<(Ack, Vec<(u64, u64)>), Impossible> {
         let sent = sender.next();
-        let Bitmap { next, top, start, end, .. } = *bitmap;
-        let inside = next <= start && start <= end && end <= top.max(next) && top <= sent;
+        let Bitmap { next, top, start, end, held, .. } = *bitmap;
+        let inside = next <= start
+            && start <= end
+            && end <= top.max(next)
+            && top <= sent
+            && held <= top.max(next) - next;
         if !inside || next > sent || bitmap.newest.is_some_and(|(unit, _)| unit >= sent) {
             return Err(Impossible);
         }

@@ -220,6 +220,7 @@ impl Receiver {
             number: self.number,
             next: self.next,
             top: self.top,
+            held: self.held(),
             room: self.room.min(self.window),
             newest: self.newest.map(|(unit, at)| (unit, now.since(at))),
             start,

@@ -128,6 +128,8 @@ pub(crate) struct Sender {
     lost_units: u64,
     /// What the receiving host told that the controller is still to hear.
     host: HostNews,
+    /// How many units came, where the receiver tells.
+    came: Option<u64>,
 }
 
 /// What a receiving host told.
@@ -177,6 +179,7 @@ impl Sender {
             messages: VecDeque::new(),
             lost_units: 0,
             host: HostNews::default(),
+            came: None,
         }
     }
 
@@ -403,6 +406,11 @@ impl Sender {
     /// These units came after all: they need not leave again.
     pub(crate) fn on_came(&mut self, first: u64, end: u64) {
         self.flight.came(first, end);
+    }
+
+    /// So many units came in all, those beyond a gap too, which acknowledgements leave out.
+    pub(crate) fn set_came(&mut self, units: u64) {
+        self.came = self.came.max(Some(units));
     }
 
     /// The receiving host told this; the controller hears it with the next feedback.

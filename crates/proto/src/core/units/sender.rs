@@ -297,6 +297,7 @@ impl UnitSender {
         let (ack, lost) = fobs.read(now, bitmap, self.voice.udt().ok_or(Impossible)?)?;
         if let Some(udt) = self.voice.udt_mut() {
             bitmap.runs.iter().for_each(|(first, end)| udt.on_came(*first, *end));
+            udt.set_came(bitmap.next + bitmap.held);
         }
         let outcome = self.on_message(now, &Message::Ack(ack), stats)?;
         if lost.is_empty() {

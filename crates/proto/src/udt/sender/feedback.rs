@@ -50,7 +50,7 @@ impl Sender {
             }
         }
         (news.delivery, news.round_ended) =
-            self.delivery.on_ack(now, &self.flight, self.rtt(), self.config.datagram);
+            self.delivery.on_ack(now, &self.flight, self.came, self.rtt(), self.config.datagram);
         if news.told {
             let limited = std::mem::take(&mut self.window_limited);
             if self.config.train > 1 && news.arrival.is_none() && !self.config.bitmaps {
@@ -212,6 +212,7 @@ impl Delivery {
         &mut self,
         now: Time,
         flight: &super::Flight,
+        came: Option<u64>,
         rtt: Option<Duration>,
         datagram: ByteCount,
     ) -> (Option<DataRate>, bool) {
@@ -223,8 +224,9 @@ impl Delivery {
         if span < rtt.unwrap_or(DELIVERY_SPAN).max(DELIVERY_SPAN) {
             return (None, ended);
         }
-        let bytes = ByteCount((flight.acked() - self.acked) * datagram.get());
-        (self.since, self.acked) = (now, flight.acked());
+        let came = came.unwrap_or(0).max(flight.acked());
+        let bytes = ByteCount((came - self.acked) * datagram.get());
+        (self.since, self.acked) = (now, came);
         self.rate = Some(DataRate::from_bytes_over(bytes, span));
         (self.rate, ended)
     }

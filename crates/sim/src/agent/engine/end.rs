@@ -60,6 +60,7 @@ impl End {
         let feedback = match spec.cc.split(':').next() {
             Some("sabul") => FeedbackKind::Sabul,
             Some("udt") => FeedbackKind::Udt(Variant::of_controller(&spec.cc)),
+            Some("fobs") => FeedbackKind::Fobs,
             _ => FeedbackKind::Native,
         };
         let config = BareConfig {
