@@ -79,6 +79,7 @@ fn trials() -> Vec<Scenario> {
         (mbps(50), ms(40), "fixed:60mbit"),
         (mbps(200), ms(20), "udt:grid"),
         (mbps(100), ms(50), "udt:udt4"),
+        (mbps(100), ms(41), "sabul"),
     ] {
         for loss in [0.0, 1e-3, 3e-2] {
             let mut scenario = path(rate, rtt, vec![flow("a", engine(cc))]);
@@ -151,6 +152,21 @@ fn a_finite_source_completes() {
     assert_eq!(outcome.delivered, ByteCount(50_000_000));
     let took = outcome.completed_in.unwrap();
     assert!(took < Duration::from_millis(1_000), "{took}");
+}
+
+#[test]
+fn sabul_completes_though_its_channel_crosses_a_network_that_loses() {
+    let spec = EngineSpec { bytes: Some(ByteCount(20_000_000)), ..engine("sabul:90mbit") };
+    let rtt = Duration::from_millis(41);
+    let mut scenario = path(DataRate::from_mbps(100), rtt, vec![flow("a", spec)]);
+    scenario.warm_up = Duration::ZERO;
+    for link in &mut scenario.links {
+        link.config.loss = LossConfig::Independent(0.008);
+    }
+    let outcome = &play(&scenario).flows[0];
+    assert_eq!(outcome.delivered, ByteCount(20_000_000));
+    let took = outcome.completed_in.unwrap();
+    assert!(took < Duration::from_millis(3_000), "{took}");
 }
 
 #[test]
