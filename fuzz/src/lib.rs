@@ -112,6 +112,8 @@ pub fn packet(data: &[u8]) {
     let _ = packtrain_proto::peek(data);
     // The frames lie behind the authentication: a fuzzer has no key.
     packtrain_proto::fuzzing::frames(data);
+    // So does SABUL's control channel.
+    packtrain_proto::fuzzing::reliable(data);
     let Some((&stride, data)) = data.split_first() else { return };
     let from = "127.0.0.1:9".parse().expect("an address");
     let now = Time::ZERO;

@@ -128,7 +128,10 @@ fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice,
     let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
     let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "sabul" => format!("`{text}` is not in this version: {all}"),
+        "sabul" => format!(
+            "`sabul` is not in this version: its control channel runs in the simulator only \
+             (--cc sabul gives its rate control over native datagrams): {all}"
+        ),
         "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
                    udt4://host:port/name"
             .to_owned(),
