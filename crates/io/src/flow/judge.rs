@@ -14,10 +14,13 @@ use crate::thread::Waker;
 /// controller takes for the network's doing.
 const MOST: usize = 4;
 
+/// The way to the thread and back.
+type Ways = (Sender<LossWindow>, Receiver<(LossWindow, Verdict)>);
+
 /// The network thread's way to it.
 pub(super) struct Judge {
     waker: Waker,
-    thread: Option<(Sender<LossWindow>, Receiver<(LossWindow, Verdict)>)>,
+    thread: Option<Ways>,
     /// No thread could be had.
     none: bool,
 }
@@ -49,7 +52,7 @@ impl Judge {
 }
 
 /// The thread ends when the network thread has gone.
-fn start(waker: Waker) -> Option<(Sender<LossWindow>, Receiver<(LossWindow, Verdict)>)> {
+fn start(waker: Waker) -> Option<Ways> {
     let (to, windows) = bounded::<LossWindow>(MOST);
     let (verdicts, from) = bounded(MOST);
     let work = move || {
