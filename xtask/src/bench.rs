@@ -9,7 +9,9 @@ mod machine;
 mod netns;
 mod raw;
 mod report;
+mod rivals;
 mod small;
+mod starved;
 mod wan;
 
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ pub(crate) struct Plan {
     keep_rmem: bool,
     binary: Option<PathBuf>,
     only: Option<String>,
+    cases: Option<String>,
     losses: Option<String>,
 }
 
@@ -46,6 +49,11 @@ impl Plan {
     /// Whether this chance of loss is asked for.
     fn wants_loss(&self, loss: &str) -> bool {
         self.losses.as_ref().is_none_or(|list| list.split(',').any(|one| one == loss))
+    }
+
+    /// Whether the case of this name is asked for.
+    fn wants_case(&self, name: &str) -> bool {
+        self.cases.as_ref().is_none_or(|list| list.split(',').any(|part| name.contains(part)))
     }
 
     /// Whether the program of this name is asked for.
@@ -56,6 +64,11 @@ impl Plan {
 
 /// Runs the suites asked for (all by default) and writes the results.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    if let [verb, rest @ ..] = args
+        && verb == rivals::VERB
+    {
+        return rivals::run(rest);
+    }
     let plan = parse(args)?;
     for need in needs::provide(NEEDS) {
         eprintln!("*** MISSING: {}: {} ***", need.program, need.for_what);
@@ -79,7 +92,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "file" => file::run(&lab, &plan, &mut report)?,
             "small" => small::run(&lab, &plan, &mut report)?,
             "wan" => wan::run(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: raw, file, small, wan"),
+            "starved" => starved::run(&lab, &plan, &mut report)?,
+            "congested" => starved::congested(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: raw, file, small, wan, starved, congested"),
         }
     }
     drop(limit);
@@ -97,6 +112,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         keep_rmem: false,
         binary: None,
         only: None,
+        cases: None,
         losses: None,
     };
     let mut args = args.iter();
@@ -108,6 +124,7 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--dir" => plan.dir = value()?.into(),
             "--binary" => plan.binary = Some(value()?.into()),
             "--only" => plan.only = Some(value()?.clone()),
+            "--cases" => plan.cases = Some(value()?.clone()),
             "--losses" => plan.losses = Some(value()?.clone()),
             "--keep-rmem" => plan.keep_rmem = true,
             "--quick" => {
@@ -121,7 +138,8 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        plan.suites = ["raw", "file", "small", "wan"].map(str::to_owned).to_vec();
+        plan.suites =
+            ["raw", "file", "small", "wan", "starved", "congested"].map(str::to_owned).to_vec();
     }
     if plan.runs == 0 || plan.seconds == 0 {
         bail!("--runs and --seconds want at least 1");

@@ -17,7 +17,7 @@ use crate::sh;
 const PATH: &[&str] = &["--rate", "1gbit", "--rtt", "100ms", "--queue", "1bdp"];
 const PATH_SHOWN: &str = "1 Gbit/s, 100 ms, drop-tail queue of 1 BDP";
 /// The address of the far host.
-const FAR: &str = "10.77.0.2";
+pub(super) const FAR: &str = "10.77.0.2";
 /// How long each sends.
 const SECONDS: u32 = 12;
 /// Who has not ended by then is cut off.
@@ -33,11 +33,11 @@ const LOSSES: &[(&str, &str, &str)] = &[
 ];
 
 /// A program: its two command lines, and where its figure is. Both ends see `$OUT`.
-struct Contestant {
-    name: &'static str,
-    far: String,
-    near: String,
-    read: fn(&str) -> Result<f64>,
+pub(super) struct Contestant {
+    pub(super) name: &'static str,
+    pub(super) far: String,
+    pub(super) near: String,
+    pub(super) read: fn(&str) -> Result<f64>,
 }
 
 /// Every program once per round and loss.
@@ -92,22 +92,28 @@ fn block(
 
 fn contestants(lab: &Lab) -> Result<Vec<Contestant>> {
     let mut all = vec![
-        packtrain(lab, "packtrain udt, udt:grid (encrypted)", "udt", "udt:grid"),
-        packtrain(lab, "packtrain udt4, udt:grid (clear)", "udt4", "udt:grid"),
-        packtrain(lab, "packtrain udt4, udt:udt4 (clear)", "udt4", "udt:udt4"),
+        packtrain(lab, "packtrain udt, udt:grid (encrypted)", "udt", "udt:grid", SECONDS),
+        packtrain(lab, "packtrain udt4, udt:grid (clear)", "udt4", "udt:grid", SECONDS),
+        packtrain(lab, "packtrain udt4, udt:udt4 (clear)", "udt4", "udt:udt4", SECONDS),
     ];
     match lab.udt() {
-        Ok(program) => all.push(stock(&program)),
+        Ok(program) => all.push(stock(&program, SECONDS)),
         Err(error) => eprintln!("*** no UDT4: {error:#} ***"),
     }
-    all.push(packtrain(lab, "packtrain native (encrypted)", "native", "native"));
-    all.push(kernel("iperf3 cubic (clear)", "cubic"));
-    all.push(kernel("iperf3 bbr (clear)", "bbr"));
+    all.push(packtrain(lab, "packtrain native (encrypted)", "native", "native", SECONDS));
+    all.push(kernel("iperf3 cubic (clear)", "cubic", SECONDS));
+    all.push(kernel("iperf3 bbr (clear)", "bbr", SECONDS));
     Ok(all)
 }
 
 /// `perf` of the product. The stock wire has no keys and so no ticket.
-fn packtrain(lab: &Lab, name: &'static str, transport: &str, cc: &str) -> Contestant {
+pub(super) fn packtrain(
+    lab: &Lab,
+    name: &'static str,
+    transport: &str,
+    cc: &str,
+    seconds: u32,
+) -> Contestant {
     let program = quoted(&lab.packtrain);
     let at = format!("{FAR}:7411");
     let (serve, wait, ticket) = match transport {
@@ -123,20 +129,20 @@ fn packtrain(lab: &Lab, name: &'static str, transport: &str, cc: &str) -> Contes
         far: format!("{program} perf server --listen {at} {serve}"),
         near: format!(
             "{wait}; {program} perf client {at} {ticket} --transport {transport} --cc {cc} \
-             --seconds {SECONDS} --json > \"$OUT\""
+             --seconds {seconds} --json > \"$OUT\""
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
     }
 }
 
 /// The stock library. What counts is what its server received, which it says at the end.
-fn stock(program: &Path) -> Contestant {
+pub(super) fn stock(program: &Path, seconds: u32) -> Contestant {
     let program = quoted(program);
     Contestant {
         name: "stock UDT4 (clear)",
         far: format!("{program} server 7414 > \"$OUT\""),
         near: format!(
-            "sleep 0.5; {program} client {FAR} 7414 {SECONDS} && \
+            "sleep 0.5; {program} client {FAR} 7414 {seconds} && \
              until test -s \"$OUT\"; do sleep 0.05; done"
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
@@ -145,13 +151,13 @@ fn stock(program: &Path) -> Contestant {
 
 /// The kernel's TCP. Its default is set too: iperf3 chooses after connecting, and a default of BBR
 /// leaves its pacing behind.
-fn kernel(name: &'static str, controller: &str) -> Contestant {
+pub(super) fn kernel(name: &'static str, controller: &str, seconds: u32) -> Contestant {
     Contestant {
         name,
         far: "iperf3 -s -1 -p 7412 > /dev/null".to_owned(),
         near: format!(
             "echo {controller} > /proc/sys/net/ipv4/tcp_congestion_control; \
-             iperf3 -c {FAR} -p 7412 -C {controller} -J -t {SECONDS} > \"$OUT\""
+             iperf3 -c {FAR} -p 7412 -C {controller} -J -t {seconds} > \"$OUT\""
         ),
         read: |text| number(&serde_json::from_str(text)?, "/end/sum_received/bits_per_second"),
     }
@@ -181,6 +187,6 @@ fn measure(
 }
 
 /// For a shell.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

@@ -34,13 +34,9 @@ const LEAST_PACKETS: f64 = 4.0;
 const THREADS: f64 = 4e-3;
 /// The pace leads the window by this much, so that the window and not the pace binds.
 const PACE: f64 = 1.02;
-/// Host drops come from a thread that slept as often as from one too slow: the hold is never
-/// below this share of what the host took lately.
-const HOST_SHARE: f64 = 0.7;
-/// After host drops the rate is held at what was delivered for this many round trips.
-const HOST_HOLD_ROUNDS: u32 = 4;
-/// Then it rises by this a round trip.
-const HOST_RISE: f64 = 1.05;
+/// After host drops batches are half as large for this many round trips. The pace is the flow's
+/// concern: it is held at what the host takes, whatever the controller.
+const GENTLE_ROUNDS: u32 = 16;
 
 /// The controller `native`.
 #[derive(Debug)]
@@ -56,21 +52,14 @@ pub struct Native {
     compete: Option<Compete>,
     /// Bytes a second in force.
     rate: f64,
-    host_cap: Option<HostCap>,
-    small_quantum: bool,
+    /// Rounds for which the receiving host is still spared large batches.
+    gentle: u32,
 }
 
 #[derive(Debug)]
 enum State {
     Launch(Launch),
     Cruise,
-}
-
-/// A ceiling while the receiving host, not the network, drops.
-#[derive(Clone, Copy, Debug)]
-struct HostCap {
-    rate: f64,
-    hold: u32,
 }
 
 impl Native {
@@ -90,8 +79,7 @@ impl Native {
             cruise: Cruise::new(rng.fork()),
             drain: Drain::new(config.now),
             compete: Some(Compete::default()),
-            host_cap: None,
-            small_quantum: false,
+            gentle: 0,
         }
     }
 
@@ -108,7 +96,8 @@ impl Native {
 
     fn on_round(&mut self, round: &Round) {
         let verdict = self.judge.judge(round);
-        self.hold_for_host(round, verdict);
+        let host = verdict == Cause::Host;
+        self.gentle = if host { GENTLE_ROUNDS } else { self.gentle.saturating_sub(1) };
         match &mut self.state {
             State::Launch(launch) => {
                 if launch.on_round(round, verdict) {
@@ -132,35 +121,12 @@ impl Native {
         self.update_rate();
     }
 
-    /// Host drops: no cut, but no more than what the host took, for a while.
-    fn hold_for_host(&mut self, round: &Round, verdict: Cause) {
-        if verdict == Cause::Host {
-            let usual = HOST_SHARE * self.rounds.fastest();
-            let rate = round.delivered.max(usual).max(self.least_rate());
-            self.host_cap = Some(HostCap { rate, hold: HOST_HOLD_ROUNDS });
-            self.small_quantum = true;
-            return;
-        }
-        if let Some(cap) = &mut self.host_cap {
-            if cap.hold > 0 {
-                cap.hold -= 1;
-            } else {
-                cap.rate *= HOST_RISE;
-                if cap.rate > self.rate * 1.5 {
-                    self.host_cap = None;
-                    self.small_quantum = false;
-                }
-            }
-        }
-    }
-
     fn update_rate(&mut self) {
         let rate = match &self.state {
             State::Launch(launch) => launch.rate(),
             State::Cruise => PACE * self.window() / self.rounds.effective_rtt(),
         };
-        let capped = self.host_cap.map_or(rate, |cap| rate.min(cap.rate));
-        let capped = self.ceiling.map_or(capped, |c| capped.min(c));
+        let capped = self.ceiling.map_or(rate, |c| rate.min(c));
         self.rate = capped.max(self.least_rate());
     }
 
@@ -220,7 +186,7 @@ impl CongestionController for Native {
     fn send_quantum(&self) -> ByteCount {
         let rate = DataRate::from_bps((self.rate * 8.0) as u64);
         let full = quantum(rate, ByteCount(self.mtu as u64));
-        let halved = if self.small_quantum { ByteCount(full.get() / 2) } else { full };
+        let halved = if self.gentle > 0 { ByteCount(full.get() / 2) } else { full };
         let least = match &self.state {
             // Trains long enough to show by their spread how fast the path is.
             State::Launch(_) => TRAIN,
@@ -236,7 +202,7 @@ impl CongestionController for Native {
             State::Cruise if self.drain.gain() < 1.0 => "drain",
             State::Cruise => "cruise",
         };
-        let host = if self.host_cap.is_some() { ", held for the host" } else { "" };
+        let host = if self.gentle > 0 { ", the host drops" } else { "" };
         format!("{name}{host}, last loss: {}", self.judge.last())
     }
 }

@@ -11,8 +11,6 @@ const SHORTEST: f64 = 4e-3;
 const ALARMS: u32 = 3;
 /// Loss beside a queue, as a share of what arrived, that alarms as a long queue does.
 const ALARM_LOSS: f64 = 0.1;
-/// Rounds remembered.
-const RECENT: usize = 8;
 /// Queueing below this is the noise of threads and batches, not a queue.
 pub(super) const NOISE: f64 = 3e-4;
 
@@ -79,8 +77,6 @@ pub(super) struct Rounds {
     over: bool,
     limited: u32,
     reports: u32,
-    /// Delivered in the last rounds, newest first, in bytes a second.
-    recent: [f64; RECENT],
     alarms: u32,
 }
 
@@ -99,7 +95,6 @@ impl Rounds {
             over: false,
             limited: 0,
             reports: 0,
-            recent: [0.0; RECENT],
             alarms: 0,
         }
     }
@@ -170,8 +165,6 @@ impl Rounds {
         round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
         (self.started, self.sent, self.acked, self.over) = (now, 0.0, 0.0, false);
         (self.limited, self.reports) = (0, 0);
-        self.recent.rotate_right(1);
-        self.recent[0] = round.delivered;
         round
     }
 
@@ -181,11 +174,6 @@ impl Rounds {
 
     pub(super) fn base(&self) -> f64 {
         self.base
-    }
-
-    /// The most delivered in one of the last rounds, in bytes a second.
-    pub(super) fn fastest(&self) -> f64 {
-        self.recent.into_iter().fold(0.0, f64::max)
     }
 
     /// When the queue was last seen empty, in seconds.

@@ -4,6 +4,9 @@ use crate::native::signals::Round;
 
 /// Host drops must explain this share of the losses.
 const HOST_SHARE: f64 = 0.8;
+/// A host that joins datagrams counts the buffers that it drops, of up to so many each. That they
+/// might explain the losses is believed only while no queue speaks for another cause.
+const JOINED: f64 = 44.0;
 /// Loss this far above what we see when not pushing is congestion.
 const EXCESS: f64 = 0.01;
 /// Loss above this for two rounds is congestion whatever else speaks against it.
@@ -63,7 +66,7 @@ impl Judge {
         self.highest_queue = (self.highest_queue * FADE).max(round.queue);
         let queue = round.queue.max(std::mem::replace(&mut self.queue_before, round.queue));
         let empty = queue < 2e-4 + round.base / 100.0;
-        if empty && round.arrived >= 16.0 {
+        if empty && round.arrived >= 16.0 && round.host <= 0.0 {
             self.idle_loss += (loss - self.idle_loss) / 4.0;
         }
         self.heavy = if loss > BACKSTOP { self.heavy + 1 } else { 0 };
@@ -90,6 +93,9 @@ impl Judge {
         // A queue counts as full only where one could be seen at all.
         let seen = self.highest_queue > 2e-3_f64.max(round.base / 16.0);
         let full = seen && queue > FULL * self.highest_queue;
+        if round.host > 0.0 && round.host * JOINED >= HOST_SHARE * round.lost && !full {
+            return Cause::Host;
+        }
         let beyond_doubt = loss - self.idle_loss > EXCESS.max(round.doubt());
         if (full && loss > self.idle_loss + round.doubt()) || (beyond_doubt && !empty) {
             Cause::Congestion
@@ -129,6 +135,17 @@ mod tests {
             assert_eq!(judge.judge(&round(f64::from(i) * 10.0, 0.0, 0.0)), Cause::None)
         });
         assert_eq!(judge.judge(&round(48.0, 60.0, 0.0)), Cause::Congestion);
+    }
+
+    #[test]
+    fn a_host_that_counts_joined_buffers_is_believed_where_no_queue_is_full() {
+        let mut judge = Judge::default();
+        assert_eq!(judge.judge(&round(0.0, 320.0, 20.0)), Cause::Host);
+        assert_eq!(judge.judge(&round(0.0, 320.0, 1.0)), Cause::Random, "too few by far");
+        (0..5).for_each(|i| {
+            judge.judge(&round(f64::from(i) * 10.0, 0.0, 0.0));
+        });
+        assert_eq!(judge.judge(&round(48.0, 320.0, 20.0)), Cause::Congestion);
     }
 
     #[test]

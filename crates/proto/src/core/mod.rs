@@ -8,6 +8,7 @@ mod delivery;
 mod drain;
 pub(crate) mod edge;
 mod half;
+mod hostcap;
 mod inbound;
 pub(crate) mod lane;
 pub(crate) mod ledger;

@@ -13,6 +13,7 @@ use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
 use crate::core::delay::{Delay, Rising};
 use crate::core::delivery::Delivery;
+use crate::core::hostcap::HostCap;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
 use crate::core::loss::Reordering;
@@ -54,6 +55,7 @@ pub(crate) struct Sender {
     pub(crate) released: Vec<Range<Offset>>,
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
+    host_cap: HostCap,
     pacer: Pacer,
     credit: Credit,
     delay: Delay,
@@ -104,6 +106,7 @@ impl Sender {
             released: Vec::new(),
             controller,
             ceiling,
+            host_cap: HostCap::new(now),
             pacer: Pacer::default(),
             credit: Credit::new(),
             delay: Delay::default(),
@@ -222,15 +225,21 @@ impl Sender {
         }
     }
 
-    /// The rate in force: the controller's, below the owner's ceiling and the breaker's.
+    /// The rate in force: the controller's, below the owner's ceiling, what the receiving host
+    /// takes, and the breaker's ceiling.
     pub(crate) fn pacing_rate(&self) -> Option<DataRate> {
-        let rates = [self.controller.pacing_rate(), self.ceiling, self.breaker.ceiling()];
+        let rates = [self.asked_rate(), self.ceiling, self.breaker.ceiling()];
         rates.into_iter().flatten().min()
     }
 
     /// The controller, for what is no feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
         &mut *self.controller
+    }
+
+    /// The controller's rate, below what the receiving host takes.
+    fn asked_rate(&self) -> Option<DataRate> {
+        self.controller.pacing_rate().into_iter().chain(self.host_cap.rate()).min()
     }
 
     /// The controller's own timer.
@@ -263,6 +272,7 @@ impl Sender {
         stats.cwnd = self.controller.cwnd().min(self.credit.limit(srtt));
         stats.in_flight = ByteCount(self.in_flight);
         stats.pacing_rate = self.pacing_rate();
+        stats.host_cap = self.host_cap.rate();
         stats.delivery_rate = self.delivery_rate;
         stats.arrival_rate = self.arrival.rate;
         stats.capacity = self.capacity.estimate();

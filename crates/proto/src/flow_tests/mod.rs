@@ -1,6 +1,7 @@
 //! Two flows and a small network between them, in virtual time.
 
 mod fobs;
+mod host;
 mod hostile;
 mod network;
 mod sabul;

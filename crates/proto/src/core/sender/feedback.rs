@@ -9,6 +9,7 @@ use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::Backlog;
 use crate::core::credit::Credit;
 use crate::core::delivery::RateSample;
+use crate::core::hostcap::Arrived;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Impossible, Part, Sent};
 use crate::core::receiver::report_interval;
@@ -59,7 +60,16 @@ impl Sender {
         self.reordering.on_report(now, srtt, acked.spurious);
         stats.loss_rounds += u64::from(self.begins_loss_round());
         let lost = self.feed(now, rtt, measured, &acked, deltas);
-        let wire = self.controller.pacing_rate();
+        let wanted = self.controller.pacing_rate();
+        let arrived = Arrived {
+            bytes: ByteCount(acked.bytes),
+            packets: acked.packets,
+            lost,
+            dropped: deltas.host_drops,
+        };
+        self.host_cap.on_report(now, srtt, arrived, wanted);
+        // Lost is lost to the breaker, whoever is said to have dropped it.
+        let wire = self.asked_rate();
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);
         for lane in lanes.iter_mut() {
             lane.ledger.forget(now, (srtt * 2).max(REMEMBER));

@@ -1,0 +1,155 @@
+//! The process generator of FOBS (Dickens, section 3.1.4), with real processes that are busy all
+//! their life: from none to seven for 1 to 7 seconds, then none for 0 to 20 seconds, and again.
+
+use std::os::unix::process::parent_id;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// What `cargo xtask bench` is called with to be the generator.
+pub(super) const VERB: &str = "rivals";
+/// The most processes at a time.
+const MOST: u64 = 7;
+/// Whoever waits for a start longer than this waits for nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So many processes from one time to another, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Phase {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) count: u64,
+}
+
+/// Who competes for the receiver's core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rivals {
+    /// Nobody.
+    None,
+    /// The paper's generator with this seed.
+    Generator(u64),
+    /// The most processes, all the time.
+    Always,
+}
+
+impl Rivals {
+    /// As [`run`] takes it.
+    pub(super) fn word(self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::Generator(seed) => seed.to_string(),
+            Self::Always => "always".to_owned(),
+        }
+    }
+
+    fn of_word(word: &str) -> Result<Self> {
+        Ok(match word {
+            "none" => Self::None,
+            "always" => Self::Always,
+            seed => Self::Generator(seed.parse().context("a seed")?),
+        })
+    }
+
+    /// What competes when, for so many seconds. The generator begins with processes.
+    pub(super) fn phases(self, seconds: f64) -> Vec<Phase> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Always => vec![Phase { from: 0.0, to: seconds, count: MOST }],
+            Self::Generator(seed) => generate(seed, seconds),
+        }
+    }
+}
+
+fn generate(seed: u64, seconds: f64) -> Vec<Phase> {
+    let mut state = seed;
+    let mut unit = || {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let (mut at, mut phases) = (0.0, Vec::new());
+    while at < seconds {
+        let count = (unit() * (MOST + 1) as f64) as u64;
+        let to = (at + 1.0 + 6.0 * unit()).min(seconds);
+        phases.push(Phase { from: at, to, count });
+        at = to + 20.0 * unit();
+    }
+    phases
+}
+
+/// The generator itself: `rivals WORD SECONDS START`, which begins when the file START is there.
+/// Ends with its parent, and its processes with it or soon after.
+pub(super) fn run(args: &[String]) -> Result<()> {
+    let [word, seconds, start] = args else { bail!("rivals WORD SECONDS START") };
+    let phases = Rivals::of_word(word)?.phases(seconds.parse().context("seconds")?);
+    let parent = parent_id();
+    let orphaned = || parent_id() != parent;
+    let waited = Instant::now();
+    while !Path::new(start).exists() {
+        if orphaned() || waited.elapsed() > PATIENCE {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let began = Instant::now();
+    let until = |at: f64| {
+        while began.elapsed().as_secs_f64() < at && !orphaned() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    for phase in phases {
+        until(phase.from);
+        if orphaned() {
+            break;
+        }
+        let busy = (0..phase.count).map(|_| Busy::start(phase.to - phase.from));
+        let busy = busy.collect::<Result<Vec<_>>>()?;
+        until(phase.to);
+        drop(busy);
+    }
+    // Its processor time must not be added to the receiver's: it ends after that was looked at.
+    until(f64::INFINITY);
+    Ok(())
+}
+
+/// A process that never sleeps.
+struct Busy(Child);
+
+impl Busy {
+    /// Should nobody end it, it ends itself soon after `seconds`.
+    fn start(seconds: f64) -> Result<Self> {
+        let mut command = Command::new("timeout");
+        command.arg(format!("{:.3}", seconds + 0.5)).args(["sh", "-c", "while :; do :; done"]);
+        Ok(Self(command.spawn().context("starting a busy process")?))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // `timeout` passes a TERM on to what it runs.
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_keeps_the_papers_bounds() {
+        let phases = Rivals::Generator(3).phases(10_000.0);
+        let counts: std::collections::BTreeSet<_> = phases.iter().map(|p| p.count).collect();
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>());
+        for pair in phases.windows(2) {
+            let (alive, sleep) = (pair[0].to - pair[0].from, pair[1].from - pair[0].to);
+            assert!((1.0..7.0).contains(&alive) && (0.0..20.0).contains(&sleep), "{pair:?}");
+        }
+        assert_eq!(phases, Rivals::of_word("3").unwrap().phases(10_000.0));
+    }
+}
