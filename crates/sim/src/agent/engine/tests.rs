@@ -279,15 +279,14 @@ fn a_starved_receiver_keeps_what_it_has_processor_time_for() {
     let generator = Scheduler::Generator { most: 7, slice: ms(3), spread: 0.3, keep: ms(20) };
     let often = Scheduler::OnOff { on: ms(30), off: ms(5) };
     let seldom = Scheduler::OnOff { on: ms(500), off: ms(20) };
-    // A process that keeps a core for 4 us a packet can take 2.9 Gbit/s: even a third of the core
-    // is enough for the link, so that what it has time for is all that no overflow takes.
+    // A microsecond a packet: while it has the processor it can take ten times the link's rate, so
+    // that even an eighth of the processor is enough for all of it.
     let (alone, _) = starved("native", Scheduler::Alone);
-    let mut table = Vec::new();
     for (name, scheduler) in [("generator", generator), ("often", often), ("seldom", seldom)] {
-        for cc in ["native", "cubic", "bbr", "udt:grid"] {
-            let (goodput, dropped) = starved(cc, scheduler);
-            table.push((name, cc, goodput / alone, dropped));
-        }
+        let (native, dropped) = starved("native", scheduler);
+        assert!(dropped > 1e-3, "{name}: {dropped}");
+        assert!(native > 0.8 * alone, "{name}: {native} of {alone}, {dropped} dropped");
+        let (cubic, _) = starved("cubic", scheduler);
+        assert!(cubic < 0.4 * alone, "{name}: it takes a sleep for congestion: {cubic}");
     }
-    panic!("{alone} {table:#?}");
 }
