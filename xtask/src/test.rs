@@ -11,6 +11,8 @@ const NEEDS: &[Need] = &[
     Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
     Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },
+    Need { program: "nft", package: "nftables", for_what: "tests of diagnose with a firewall" },
+    Need { program: "strace", package: "strace", for_what: "tests of diagnose with slow disks" },
     // A library has no program to look for.
     Need {
         program: "/usr/include/udt/udt.h",

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
     /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
-    Diagnose(DiagnoseArgs),
+    Diagnose(Box<DiagnoseArgs>),
     /// Show on this machine what an interrupted and damaged transfer does.
     Demo(DemoArgs),
     /// Networks in virtual time: scenarios, sweeps, results of papers.

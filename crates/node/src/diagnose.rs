@@ -9,6 +9,7 @@ pub(crate) mod book;
 mod evidence;
 mod judge;
 pub(crate) mod meter;
+mod probe;
 pub(crate) mod record;
 pub(crate) mod system;
 pub(crate) mod watch;
@@ -18,4 +19,5 @@ pub use evidence::{
     Record, Sample, TcpPart, Waits, Work,
 };
 pub use judge::{Ceiling, Diagnosis, Fact, Finding, Limiter, Stage, judge};
+pub use probe::probe;
 pub use record::{Which, find};

@@ -186,6 +186,15 @@ fn bootstrap(settings: &SshSettings, target: &str) -> Result<String, Failure> {
     Ok(format!("{dir}/packtrain serve --stdio; s=$?; rm -rf {dir}; exit $s"))
 }
 
+/// Removes a file of ours at a host; what cannot be removed stays. `path` is as a place has it.
+pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
+    let target = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    let Ok(path) = std::str::from_utf8(path) else { return };
+    // A name between quotes means itself; `~/` before it is the home that ssh begins in.
+    let path = path.strip_prefix("~/").unwrap_or(path).replace('\'', "'\\''");
+    let _ = run(settings, &target, &format!("rm -f -- '{path}'"), &mut io::empty());
+}
+
 fn last_line(bytes: &[u8]) -> Vec<u8> {
     let mut lines = bytes.trim_ascii().rsplit(|b| *b == b'\n');
     lines.next().unwrap_or_default().trim_ascii().to_vec()

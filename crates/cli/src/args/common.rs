@@ -146,6 +146,18 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Nothing is told but warnings.
+    pub(crate) fn silent() -> Self {
+        Self {
+            quiet: true,
+            verbose: 0,
+            progress: ProgressMode::None,
+            json: false,
+            explain: false,
+            log_file: None,
+        }
+    }
+
     /// `-q` against `-v`: the nearer to the user counts; side by side they are a mistake.
     pub(crate) fn settle(&mut self, matches: &ArgMatches) -> Result<(), Exit> {
         if !self.quiet || self.verbose == 0 {

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
+use super::{RemoteArgs, TransportArgs};
+
 /// What `diagnose` takes.
 #[derive(Args, Debug)]
 #[command(
@@ -12,9 +14,14 @@ use clap::{Args, ValueHint};
                   the evidence in $XDG_STATE_HOME/packtrain/transfers."
 )]
 pub(crate) struct DiagnoseArgs {
-    /// last, the id of a transfer, or the process id of a running or finished one.
-    #[arg(value_name = "last|ID|PID", value_hint = ValueHint::Other)]
+    /// last, the id of a transfer, the process id of a running or finished one, or a host:
+    /// user@host[:directory] is tried with a file that is removed again.
+    #[arg(value_name = "last|ID|PID|user@host", value_hint = ValueHint::Hostname)]
     pub(crate) what: OsString,
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
     /// Findings, ceilings and the whole evidence as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

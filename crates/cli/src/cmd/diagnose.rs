@@ -1,16 +1,27 @@
 //! `diagnose`: what limits a transfer.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
-use packtrain_node::diagnose::{Which, find, judge};
+use packtrain_node::api::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+use packtrain_node::diagnose::{Which, find, judge, probe};
 
+use super::request;
 use crate::args::DiagnoseArgs;
-use crate::exit::{Code, Exit};
-use crate::out::diagnose;
+use crate::exit::{Code, Exit, complain};
+use crate::out::{clean, diagnose};
+use crate::signals;
 
 /// `packtrain diagnose`.
 pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
-    let record = find(&which(&args.what)?)?;
+    let record = match host(&args.what) {
+        Some(place) => {
+            let request = request::probe(&place, &args.transport, &args.remote)?;
+            let stop = request.stop.clone();
+            signals::watch(&stop, false);
+            probe(request, &Quiet)?
+        }
+        None => find(&which(&args.what)?)?,
+    };
     let diagnosis = judge(&record.evidence);
     if args.json {
         diagnose::json(&record, &diagnosis);
@@ -18,6 +29,35 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
         diagnose::words(&record, &diagnosis);
     }
     Ok(Code::DONE)
+}
+
+/// `user@host`, with or without a directory, as a place.
+fn host(text: &OsStr) -> Option<OsString> {
+    let words = text.to_str()?;
+    if words.contains("://") || !(words.contains('@') || words.contains(':')) {
+        return None;
+    }
+    let (user, rest) = words.split_once('@').unwrap_or(("", words));
+    // A colon inside the brackets of an address is not that before a path.
+    let after = rest.rfind(']').map_or(0, |at| at + 1);
+    let colon = if rest[after..].contains(':') { "" } else { ":" };
+    let at = if user.is_empty() { "" } else { "@" };
+    Some(format!("{user}{at}{rest}{colon}").into())
+}
+
+/// Warnings and nothing else: what is found is told at the end.
+struct Quiet;
+
+impl Reporter for Quiet {
+    fn progress(&self, _: &ProgressSnapshot) {}
+
+    fn file(&self, _: &[u8], _: &FileReport) {}
+
+    fn notice(&self, notice: &Notice) {
+        if notice.level == NoticeLevel::Warning {
+            complain(&clean(&notice.text));
+        }
+    }
 }
 
 fn which(text: &OsStr) -> Result<Which, Exit> {
@@ -35,5 +75,24 @@ fn which(text: &OsStr) -> Result<Which, Exit> {
             Ok(Which::Id(text.to_ascii_lowercase()))
         }
         _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_ids() {
+        let place = |text: &str| host(OsStr::new(text)).map(|p| p.into_string().unwrap());
+        assert_eq!(place("last"), None);
+        assert_eq!(place("12345"), None);
+        assert_eq!(place("a@b").as_deref(), Some("a@b:"));
+        assert_eq!(place("a@b:dir").as_deref(), Some("a@b:dir"));
+        assert_eq!(place("a@[::1]").as_deref(), Some("a@[::1]:"));
+        assert_eq!(place("host:").as_deref(), Some("host:"));
+        assert_eq!(which(OsStr::new("1234")).unwrap(), Which::Pid(1234));
+        assert_eq!(which(OsStr::new("00001234")).unwrap(), Which::Id("00001234".into()));
+        assert_eq!(which(OsStr::new("AB")).unwrap(), Which::Id("ab".into()));
     }
 }

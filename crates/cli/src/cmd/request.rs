@@ -80,6 +80,18 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpReques
     Ok(request)
 }
 
+/// The request that `diagnose` makes of a host.
+pub(crate) fn probe(
+    place: &OsString,
+    transport: &TransportArgs,
+    remote: &RemoteArgs,
+) -> Result<CpRequest, Exit> {
+    let output = OutputArgs::silent();
+    // What is copied is made later.
+    let source = OsString::from("./probe");
+    request(&[source], place, Options::default(), transport, remote, &output)
+}
+
 fn request(
     sources: &[OsString],
     dest: &OsString,

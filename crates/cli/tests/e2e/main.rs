@@ -7,6 +7,7 @@
 
 mod copy;
 mod demo;
+mod diagnose;
 mod emulate;
 mod faults;
 mod guide;

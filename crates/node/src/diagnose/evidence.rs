@@ -242,6 +242,10 @@ pub struct PathPart {
     pub tcp: Option<TcpPart>,
     /// Datagram batches that this system refused to send.
     pub refused_sends: u64,
+    /// Datagrams that this system knew to be too large for the way, probes among them.
+    pub too_big: u64,
+    /// The smallest MTU of this machine's devices, those to itself apart.
+    pub device_mtu: Option<ByteCount>,
     /// Times the breaker acted.
     pub braked: u64,
 }
@@ -283,6 +287,18 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// These and those.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self {
+            work: self.work.saturating_add(other.work),
+            bytes: self.bytes.saturating_add(other.bytes),
+            window: self.window.saturating_add(other.window),
+            pace: self.pace.saturating_add(other.pace),
+            room: self.room.saturating_add(other.room),
+            word: self.word.saturating_add(other.word),
+        }
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         // They may come from elsewhere.

@@ -289,6 +289,7 @@ fn losses_by_their_pattern() {
     is(
         &with(|_, _, _, path| {
             lossy(path, 0.01);
+            path.transport = "udt".into();
             path.samples = samples(100, |n| {
                 let sent = 2_000_000 + (n as u64 % 10) * 300_000;
                 (sent, sent / 100, 0.001)

@@ -54,7 +54,8 @@ pub(super) struct Look {
 
 impl Look {
     /// The race begins.
-    pub(super) fn begin(&mut self, now: Time, udp: bool, tcp: bool) {
+    pub(super) fn begin(&mut self, now: Time, udp: bool, tcp: bool, mtu: Option<ByteCount>) {
+        self.mtu_begun = mtu.unwrap_or_default();
         self.began = Some(now);
         (self.race.udp_tried, self.race.tcp_tried) = (udp, tcp);
     }
@@ -108,9 +109,6 @@ impl Look {
             Limit::Silence => &mut self.waits.word,
         };
         *count += 1;
-        if self.mtu_begun == ByteCount::ZERO {
-            self.mtu_begun = flow.mtu;
-        }
         self.mtu_falls += u64::from(flow.mtu < self.mtu_last);
         self.mtu_last = flow.mtu;
         let payload = flow.mtu.get().saturating_sub(33);
@@ -233,6 +231,7 @@ impl Look {
             part.controller.clone_from(&flow.controller);
             part.mtu = flow.mtu;
             part.refused_sends = io.refused;
+            part.too_big = io.too_big;
         }
         part
     }

@@ -127,7 +127,10 @@ impl Mover {
     /// What its thread does now.
     pub(super) fn waiting(&self) -> Waiting {
         const ALL: [Waiting; 4] = [Waiting::Work, Waiting::Bytes, Waiting::Pace, Waiting::Out];
-        ALL[usize::from(self.0.waiting.load(Ordering::Relaxed)).min(3)]
+        let one = ALL[usize::from(self.0.waiting.load(Ordering::Relaxed)).min(3)];
+        // What the system has taken from us is not there yet.
+        let out = one == Waiting::Work && !self.state().sent.is_empty();
+        if out { Waiting::Out } else { one }
     }
 
     fn next(&self) -> Option<Range<Offset>> {

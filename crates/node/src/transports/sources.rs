@@ -159,7 +159,12 @@ impl SourceTransports {
             other => other,
         };
         let udp = matches!(self.udp, Udp::Running(_));
-        self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0);
+        let mtu = match &self.udp {
+            Udp::Running(flow) => Some(flow.stats().flow.mtu).filter(|mtu| mtu.get() > 0),
+            _ => None,
+        };
+        let mtu = mtu.or(udp.then_some(udp::MTU_V6));
+        self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0, mtu);
         if let Some(tcp) = &self.tcp {
             tcp.connect(&self.plan, offer, self.plan.streams, Duration::ZERO);
         }
@@ -357,6 +362,7 @@ impl SourceTransports {
             moved.shares.iter().filter(|s| s.0 == name).map(|s| s.1).sum::<ByteCount>()
         };
         (part.by_tcp, part.by_pipe) = (by("tcp"), by("pipe"));
+        part.device_mtu = crate::diagnose::system::device_mtu();
         part.asked_rate = Look::rate(self.plan.rate_bps);
         let name = moved.shares.first().map(|s| s.0.as_str()).or(self.current());
         part.transport = name.unwrap_or("none").to_owned();

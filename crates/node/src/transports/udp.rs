@@ -22,7 +22,7 @@ use crate::api::{NodeError, TransportChoice};
 const LANES: usize = 8;
 /// Datagrams of an Ethernet frame over IPv4 and over IPv6, and of a jumbo frame.
 const MTU_V4: ByteCount = ByteCount(1_472);
-const MTU_V6: ByteCount = ByteCount(1_452);
+pub(super) const MTU_V6: ByteCount = ByteCount(1_452);
 const JUMBO: ByteCount = ByteCount(8_972);
 
 /// The controller of `udt` that nobody named.

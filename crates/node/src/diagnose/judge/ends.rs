@@ -26,14 +26,8 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn of(evidence: &Evidence) -> Self {
-        let none = Waits::default();
-        let waits = evidence.path.as_ref().map_or(&none, |path| {
-            if path.by_udp >= path.by_tcp + path.by_pipe && path.waits.total() > 0 {
-                &path.waits
-            } else {
-                &path.mover
-            }
-        });
+        // Each look was at one or the other.
+        let waits = evidence.path.as_ref().map_or(Waits::default(), |p| p.waits.and(&p.mover));
         let share = |n: u64| n as f64 / waits.total().max(1) as f64;
         let full = evidence.sink.as_ref().map_or(0.0, |s| s.full as f64 / s.looks.max(1) as f64);
         Self {
@@ -68,7 +62,7 @@ pub(super) fn look(evidence: &Evidence, found: &mut Vec<Finding>) {
         target_disk(evidence, end, &held, found);
         target_names(end, &held, found);
         let drops = evidence.path.as_ref().map_or(0.0, super::path::host_share);
-        processor(evidence, end, PartRole::Sink, held.by_sink().max(drops), found);
+        processor(evidence, end, PartRole::Sink, held.by_sink().max(drops).max(held.work), found);
     }
     small_files(evidence, &held, found);
 }
@@ -207,7 +201,9 @@ fn mean(work: &Work) -> String {
 fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Finding>) {
     let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
     let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
-    let weight = if evidence.local { 1.0 } else { 0.6 + 0.4 * ramp(held.by_sink(), 0.15, 0.4) };
+    // A sender that is through waits for the rest to be written.
+    let waiting = held.by_sink().max(held.work);
+    let weight = if evidence.local { 1.0 } else { 0.6 + 0.4 * ramp(waiting, 0.15, 0.4) };
     // What is synced at the end is waited for whatever the sender did meanwhile.
     let sure = (0.94 * ramp(writing, 0.2, 0.6) * weight).max(0.92 * ramp(syncing, 0.35, 0.7));
     found.push(

@@ -89,6 +89,20 @@ impl Series {
         ramp(self.at_loss / self.most, 0.25, 0.5)
     }
 
+    /// Whether the same arrives in every interval.
+    fn flat(&self) -> f64 {
+        // The begin is a search and the end a rest.
+        let middle = self.busy.get(4..self.busy.len().saturating_sub(2)).unwrap_or_default();
+        let mut rates: Vec<f64> = middle.iter().map(|s| bps(s.arrived, s.span)).collect();
+        if rates.len() < 5 {
+            return 0.0;
+        }
+        rates.sort_by(f64::total_cmp);
+        let (low, rate, high) =
+            (rates[rates.len() / 5], rates[rates.len() / 2], rates[rates.len() * 4 / 5]);
+        1.0 - ramp((high - low) / rate.max(1.0), 0.25, 0.7)
+    }
+
     /// How much it looks like a policer: nothing lost below a rate, all above it.
     fn policed(&self) -> f64 {
         let lossy: Vec<&Sample> = self.busy.iter().filter(|s| share(s) >= 0.005).collect();
@@ -190,13 +204,16 @@ fn blocked(path: &PathPart, found: &mut Vec<Finding>) {
 }
 
 fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
-    if path.mtu_falls == 0 || path.mtu >= path.mtu_begun {
+    // Where the system knew, it was told.
+    let small = path.mtu.get() > 0 && path.mtu < path.mtu_begun;
+    if !small || path.by_udp == ByteCount::ZERO {
         return;
     }
+    let known = path.device_mtu.is_some_and(|mtu| mtu < path.mtu_begun + ByteCount(20));
     found.push(
         Finding::new(
             Limiter::MtuBlackHole,
-            0.85,
+            if known { 0.5 } else { 0.85 },
             format!(
                 "large packets vanish on the path and nobody says so (an MTU black hole): \
                  datagrams are down to {} bytes",
@@ -323,7 +340,13 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         }
         finding
     };
-    let policed = if path.by_udp > path.by_tcp { series.policed() * (1.0 - full) } else { 0.0 };
+    // A sender that bears losses keeps sending: what arrives stays far below what trains show.
+    let capped = path.capacity.map_or(0.0, |capacity| {
+        let room = capacity.as_bps() as f64 / series.arrived.max(1.0);
+        series.flat() * ramp(room, 1.3, 2.0) * ramp(on_path, 0.01, 0.04)
+    });
+    let policed = if path.by_udp > path.by_tcp { series.policed().max(capped) } else { 0.0 };
+    let policed = policed * (1.0 - full);
     found.push(facts(Finding::new(
         Limiter::UdpPoliced,
         0.92 * policed * weight,
@@ -331,10 +354,15 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         "ask the network's operator; meanwhile `--transport tcp --streams N`, or `--rate` a \
          little below what arrives",
     )));
+    // Who does not slow down for them is not limited by them.
+    let model = path.tcp.as_ref().is_some_and(|t| t.congestion.starts_with("bbr"));
+    let by_udp = path.by_udp > path.by_tcp;
+    let steady = if by_udp { path.transport == "native" } else { model };
+    let bears = if steady { 0.7 } else { 1.0 };
     let strength = ramp(on_path.log10(), -3.7, -2.7);
     found.push(facts(Finding::new(
         Limiter::LinkErrors,
-        0.9 * (1.0 - full) * (1.0 - 0.5 * policed) * weight * (0.6 + 0.4 * strength),
+        0.9 * (1.0 - full) * (1.0 - 0.5 * policed) * weight * (0.6 + 0.4 * strength) * bears,
         "the path loses packets without being full: link errors",
         "look for a bad cable, optic, radio link or duplex (`ethtool -S DEV`, `ip -s link`); \
          --transport native bears such losses best",
