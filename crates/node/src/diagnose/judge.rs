@@ -194,7 +194,7 @@ pub fn judge(evidence: &Evidence) -> Diagnosis {
 }
 
 /// What explains another finding comes before it.
-fn settle(found: &mut Vec<Finding>) {
+fn settle(found: &mut [Finding]) {
     use Limiter::*;
     let sure = |found: &[Finding], cause: Limiter| {
         found.iter().filter(|f| f.cause == cause).map(|f| f.sure).fold(0.0, f64::max)
