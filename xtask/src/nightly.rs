@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::sh;
 
 /// Where it is set, the numbers of the kernel and of the emulator are measured anew (root, a quiet
-/// machine, three quarters of an hour), and the tests compare with those.
+/// machine, three quarters of an hour), and the tests compare with those; so are the causes that
+/// `packtrain diagnose` tells.
 const MEASURE: &str = "PACKTRAIN_NIGHTLY_MEASURE";
 
 /// Runs everything and fails at the end if anything failed.
@@ -35,6 +36,14 @@ pub(crate) fn run() -> Result<()> {
         "the tests that are left out by day",
         &["test", "--release", "-p", "packtrain-sim", "--", "--ignored"],
     );
+    if std::env::var_os(MEASURE).is_some() {
+        println!("nightly: every cause that diagnose tells, provoked");
+        let words = ["test", "-p", "packtrain", "--test", "e2e", "diagnose::", "--", "--ignored"];
+        if let Err(error) = sh::run(sh::cargo().args(words).env("PACKTRAIN_E2E_CAUSES", "1")) {
+            eprintln!("nightly: causes: {error:#}");
+            failed_to_measure.push("causes".to_owned());
+        }
+    }
     let bench = ["run", "--release", "-p", "packtrain", "--", "sim", "bench"];
     step("the speed of the simulator", &bench);
     failed.extend(failed_to_measure);

@@ -14,8 +14,14 @@ use crate::rig::{Rig, is_root, skipped};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// These tests measure a machine, so they want it for themselves: they run when
+/// `PACKTRAIN_E2E_CAUSES=1`, as `cargo xtask nightly` sets it.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    let wanted = std::env::var("PACKTRAIN_E2E_CAUSES").as_deref() == Ok("1");
+    if !wanted {
+        eprintln!("not run: PACKTRAIN_E2E_CAUSES=1 and a quiet machine are for this");
+    }
+    wanted.then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A transfer that is to be slow.
@@ -173,9 +179,9 @@ fn the_last_one_by_id_and_by_process() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_full_path_and_a_rate_asked_for() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let full = Case::new("--rate 50mbit --rtt 40ms", "", 20);
     if let Some((_, said)) = full.is("path-rate") {
         // Nothing is wrong: the last line has no verdict.
@@ -185,9 +191,9 @@ fn a_full_path_and_a_rate_asked_for() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_running_transfer_is_asked_by_its_process() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 20mbit --rtt 20ms", "", 20);
     // The process of cp is asked while it runs; it ends later.
     case.near = format!(
@@ -207,9 +213,9 @@ fn a_running_transfer_is_asked_by_its_process() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn others_fill_the_path() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 50mbit --rtt 40ms --queue 1bdp", "", 12);
     let program = env!("CARGO_BIN_EXE_packtrain");
     let ticket = case.rig.path("other").display().to_string();
@@ -223,9 +229,9 @@ fn others_fill_the_path() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_link_with_errors() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport tcp", 8);
     // A control that takes losses for congestion.
     case.near = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control;".to_owned();
@@ -233,9 +239,9 @@ fn a_link_with_errors() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn udp_is_blocked_or_policed() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     if !has("nft") {
         return;
     }
@@ -256,9 +262,9 @@ fn udp_is_blocked_or_policed() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn large_packets_vanish() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 50mbit --rtt 20ms --mtu 1300", "--transport native", 16);
     // The hosts believe in 1500 bytes; the link drops what is larger than 1300.
     let mtu = "for d in $(ls /sys/class/net); do [ $d = lo ] || ip link set dev $d mtu 1500; done; \
@@ -268,18 +274,18 @@ fn large_packets_vanish() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_window_too_small_for_the_path() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 200mbit --rtt 100ms --buffers system", "--transport tcp", 6);
     case.far = "echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_rmem;".to_owned();
     case.is("window");
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn slow_disks() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     if !has("strace") {
         return;
     }
@@ -292,9 +298,9 @@ fn slow_disks() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn slow_file_servers() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     if !has("strace") {
         return;
     }
@@ -309,18 +315,18 @@ fn slow_file_servers() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn many_small_files() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut case = Case::new("--rate 1gbit --rtt 2ms", "", 0);
     case.files = 6_000;
     case.is("small-files");
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn processors_that_others_use() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let mut receiver = Case::new("--rate 400mbit --rtt 10ms", "", 200);
     receiver.far = spinning(12);
     receiver.far_wrap = "taskset -c 0".to_owned();
@@ -369,9 +375,9 @@ impl Drop for Group {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_processor_quota() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let Some(group) = is_root().then(|| Group::new(0.06)).flatten() else {
         return skipped("no cgroup to be made");
     };
@@ -382,9 +388,9 @@ fn a_processor_quota() {
 }
 
 #[test]
-#[ignore = "namespaces and time"]
+#[ignore = "namespaces, time and a quiet machine"]
 fn a_processor_that_encrypts_slowly() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     // The library is told not to use the processor's instructions for AES.
     let slow = "env OPENSSL_ia32cap=~0xffffffff00000000:~0xffffffffffffffff";
     let mut case = Case::new("--rate 2gbit --rtt 1ms", "", 100);
@@ -395,7 +401,7 @@ fn a_processor_that_encrypts_slowly() {
 #[test]
 #[ignore = "ssh"]
 fn the_pipe_through_ssh() {
-    let _alone = alone();
+    let Some(_alone) = alone() else { return };
     let Some(rig) = Rig::ssh() else { return };
     fs::write(rig.path("a"), vec![9; 300 << 20]).expect("a file");
     let copy = rig.ok(rig
