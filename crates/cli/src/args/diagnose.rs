@@ -15,7 +15,7 @@ use super::{RemoteArgs, TransportArgs};
 )]
 pub(crate) struct DiagnoseArgs {
     /// last, the id of a transfer, the process id of a running or finished one, or a host:
-    /// user@host[:directory] is tried with a file that is removed again.
+    /// `user@host` or `user@host:directory` is tried with a file that is removed again.
     #[arg(value_name = "last|ID|PID|user@host", value_hint = ValueHint::Hostname)]
     pub(crate) what: OsString,
     #[command(flatten)]
