@@ -43,7 +43,7 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp -P 22 a h:b", "unexpected argument '-P'"),
         ("cp --rate 500 a b", "`500` needs a unit: write `500mbit` or `500MB/s`"),
         ("cp --linger 10 a b", "`10` needs a unit: write `10s` or `10ms`"),
-        ("cp --transport carrier-pigeon a b", "use auto, native, udt, tcp or pipe"),
+        ("cp --transport carrier-pigeon a b", "use auto, native, udt, fobs, tcp or pipe"),
         ("cp host::mod/x b", "rsync server's spelling"),
         ("cp -- -oProxyCommand=x:a b", "not a host"),
         ("cp --ticket nonsense pt://h/x b", "not a ticket"),
