@@ -11,6 +11,7 @@ mod key;
 mod later;
 mod loss;
 mod perf;
+mod route;
 mod serve;
 mod settings;
 mod sim;
@@ -33,6 +34,7 @@ pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
+pub(crate) use route::{EpsilonArg, RouteArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
 pub(crate) use sim::{
@@ -85,6 +87,8 @@ pub(crate) enum Command {
     Emulate(Box<EmulateArgs>),
     /// Why packets were lost, read from which were.
     Loss(LossArgs),
+    /// Over which hosts to go from one to all others, by the bandwidths between them.
+    Route(RouteArgs),
     /// The key of this user and the keys of known servers.
     Key(KeyArgs),
     /// What the configuration says.

@@ -12,6 +12,7 @@ mod key;
 mod loss;
 mod perf;
 mod request;
+mod route;
 mod serve;
 mod sim;
 
@@ -35,6 +36,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),
         Command::Loss(args) => loss::run(&args),
+        Command::Route(args) => route::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),
         Command::Completions(args) => Ok(generate::completions(&args)),

@@ -7,6 +7,7 @@ pub(crate) mod loss;
 pub(crate) mod perf;
 pub(crate) mod progress;
 pub(crate) mod quote;
+pub(crate) mod route;
 pub(crate) mod sim;
 pub(crate) mod summary;
 pub(crate) mod teller;

@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emu", &["link", "io"]),
     ("socket", &["proto", "io"]),
     ("node", &["transfer", "io", "socket", "plan", "object"]),
-    ("cli", &["node", "sim", "emu", "loss"]),
+    ("cli", &["node", "sim", "emu", "loss", "plan"]),
 ];
 
 /// Compares the manifests with the table. Dependencies of tests are free.

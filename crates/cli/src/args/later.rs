@@ -16,9 +16,6 @@ pub(crate) enum Later {
     /// How fast a path will be.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Forecast(Rest),
-    /// Which depots to go over.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Route(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -44,7 +41,6 @@ impl Later {
             Self::Depot(_) => ("depot", "transfers go straight from end to end"),
             Self::Predict(_) => ("predict", "measure with `perf client`"),
             Self::Forecast(_) => ("forecast", "measure with `perf client`"),
-            Self::Route(_) => ("route", "transfers go straight from end to end"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
             Self::History(_) => ("history", "keep what `cp --json` prints"),

@@ -5,5 +5,6 @@ mod copies;
 mod generated;
 mod loss;
 mod refusals;
+mod route;
 mod settings;
 mod sim;

@@ -10,7 +10,6 @@ fn features_of_later_versions_are_refused() {
         ("depot --listen :1", "`packtrain depot` is not in this version"),
         ("predict a b", "`packtrain predict` is not in this version"),
         ("forecast --json", "`packtrain forecast` is not in this version"),
-        ("route a b", "`packtrain route` is not in this version"),
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
         ("history", "`packtrain history` is not in this version"),

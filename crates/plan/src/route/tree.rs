@@ -7,8 +7,9 @@ use super::matrix::{Cost, HostId, Matrix};
 pub enum Epsilon {
     /// The same for all edges.
     Fixed(f64),
-    /// From the errors of the two forecasts compared, taken as independent: so many standard
-    /// deviations of their ratio, and never less than `least`. The paper asks for this in 4.1.
+    /// From the errors of the forecasts on the two paths compared, taken as independent: so many
+    /// standard deviations of their ratio, and never less than `least`. The paper asks for this
+    /// in 4.1.
     FromErrors {
         /// How many standard deviations.
         deviations: f64,
@@ -22,6 +23,14 @@ impl Epsilon {
     pub const PAPER: Self = Self::Fixed(0.1);
     /// An edge that is called better is better five times in six.
     pub const AUTOMATIC: Self = Self::FromErrors { deviations: 1.0, least: 0.1 };
+}
+
+impl Epsilon {
+    /// By what factor another edge must be better, at least.
+    fn least_factor(self) -> f64 {
+        let (Self::Fixed(epsilon) | Self::FromErrors { least: epsilon, .. }) = self;
+        1.0 + epsilon.max(0.0)
+    }
 }
 
 impl Default for Epsilon {
@@ -58,7 +67,7 @@ pub fn tree(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> Tree {
     let hosts = matrix.len();
     let mut grown = Growing {
         tree: Tree { source, parent: vec![NONE; hosts], cost: vec![f64::INFINITY; hosts] },
-        error: vec![0.0; hosts],
+        doubtful: vec![0.0; hosts],
         // Cost of hosts that are not in the tree yet: what the next host is taken from.
         open: vec![f64::INFINITY; hosts],
     };
@@ -68,15 +77,15 @@ pub fn tree(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> Tree {
     while let Some(host) = next {
         grown.settle(host);
         grown.relax(matrix, host, epsilon);
-        next = grown.nearest();
+        next = grown.nearest(epsilon);
     }
     grown.tree
 }
 
 struct Growing {
     tree: Tree,
-    /// Relative error of the edge that decides each host's cost.
-    error: Vec<f64>,
+    /// What each host costs when every edge of its path is worse than forecast by its deviations.
+    doubtful: Vec<f64>,
     open: Vec<f64>,
 }
 
@@ -95,29 +104,29 @@ impl Growing {
             so_far = so_far.max(matrix.through(host).0);
         }
         match (epsilon, matrix.error_row(host)) {
-            (Epsilon::Fixed(epsilon), _) => {
-                self.relax_by(matrix.row(host), host, so_far, 1.0 + epsilon.max(0.0));
-            }
-            (Epsilon::FromErrors { least, .. }, None) => {
-                self.relax_by(matrix.row(host), host, so_far, 1.0 + least.max(0.0));
-            }
             (Epsilon::FromErrors { deviations, least }, Some(errors)) => {
-                let before = self.error[host.index()];
-                let least = least.max(0.0);
-                for (at, (&edge, &error)) in matrix.row(host).iter().zip(errors).enumerate() {
+                let doubt = self.doubtful[host.index()].max(so_far);
+                let edges = matrix.row(host).iter().zip(errors);
+                for (at, (&edge, &error)) in edges.enumerate() {
                     let cost = edge.max(so_far);
-                    let error = if edge >= so_far { error } else { before };
-                    let other = self.error[at];
-                    let spread = (error * error + other * other).sqrt() * deviations;
-                    if cost * (1.0 + spread.max(least)) < self.tree.cost[at] {
+                    let doubtful = doubt.max(edge * (1.0 + error * deviations));
+                    let spread = libm::hypot(part(doubtful, cost), self.doubt(at));
+                    if cost * (1.0 + spread.max(least).max(0.0)) < self.tree.cost[at] {
                         self.tree.cost[at] = cost;
                         self.tree.parent[at] = host.0;
-                        self.error[at] = error;
+                        self.doubtful[at] = doubtful;
                         self.open[at] = cost;
                     }
                 }
             }
+            _ => self.relax_by(matrix.row(host), host, so_far, epsilon.least_factor()),
         }
+    }
+
+    /// By how much the path to a host may be worse than its forecast, as a part of it. An edge
+    /// that is fast but unsure counts as far as it may become the worst one.
+    fn doubt(&self, at: usize) -> f64 {
+        part(self.doubtful[at], self.tree.cost[at])
     }
 
     /// `factor` is 1 + epsilon. No branch, so that the compiler takes several hosts at a time.
@@ -132,19 +141,28 @@ impl Growing {
         }
     }
 
-    /// The host outside the tree that costs least, if any can be reached.
-    fn nearest(&self) -> Option<HostId> {
-        let mut least = f64::INFINITY;
+    /// The host outside the tree that costs least, if any is left whose edges may change something:
+    /// no path over it is below its own cost, so once that is within epsilon of the worst cost
+    /// outside the tree, all costs are final.
+    fn nearest(&self, epsilon: Epsilon) -> Option<HostId> {
+        let (mut least, mut most) = (f64::INFINITY, 0.0);
         for &cost in &self.open {
             // A comparison with what is settled (not a number) is false.
             least = if cost < least { cost } else { least };
+            most = if cost > most { cost } else { most };
         }
-        if least == f64::INFINITY {
+        if least == f64::INFINITY || least * epsilon.least_factor() >= most {
             return None;
         }
         let at = self.open.iter().position(|&cost| cost == least)?;
         Some(HostId(at as u32))
     }
+}
+
+/// How much more `doubtful` is than `cost`, as a part of it; nothing if there is no cost.
+fn part(doubtful: f64, cost: f64) -> f64 {
+    let part = doubtful / cost - 1.0;
+    if part > 0.0 && part.is_finite() { part } else { 0.0 }
 }
 
 impl Tree {

@@ -1,0 +1,113 @@
+//! `packtrain route`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_plan::forecast::Battery;
+use packtrain_plan::route::{Epsilon, HostId, Matrix, NoSuchHost, tree};
+use packtrain_units::DataRate;
+
+use crate::args::{EpsilonArg, RouteArgs};
+use crate::exit::{Code, Exit};
+use crate::out;
+
+/// Largest table.
+const LARGEST: u64 = 1 << 30;
+
+/// `packtrain route`.
+pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
+    let mut tables =
+        args.matrix.iter().map(|path| matrix(path)).collect::<Result<Vec<Matrix>, Exit>>()?;
+    let several = tables.len() > 1;
+    let matrix = if several { forecast(&tables) } else { tables.swap_remove(0) };
+    let unknown = |error: NoSuchHost| {
+        let some: Vec<&str> = matrix.hosts().take(8).map(|host| matrix.name(host)).collect();
+        let more = if matrix.len() > some.len() { ", ..." } else { "" };
+        Exit::usage(format!("{error} in the table; its hosts are {}{more}", some.join(", ")))
+    };
+    let source = matrix.host(&args.from).map_err(unknown)?;
+    let to = args.to.as_deref().map(|name| matrix.host(name)).transpose().map_err(unknown)?;
+    let epsilon = match args.epsilon {
+        Some(EpsilonArg::Fixed(epsilon)) => Epsilon::Fixed(epsilon),
+        None if !several => Epsilon::PAPER,
+        Some(EpsilonArg::Auto) | None => Epsilon::AUTOMATIC,
+    };
+    let found = tree(&matrix, source, epsilon);
+    let shown: Vec<HostId> = matrix
+        .hosts()
+        .filter(|&host| host != source && to.is_none_or(|to| to == host || to == source))
+        .collect();
+    if args.dot {
+        out::line(&out::route::dot(&matrix, &found, &shown));
+    } else if args.json {
+        for &host in &shown {
+            out::json_line(&out::route::Line::new(&matrix, &found, host));
+        }
+    } else {
+        out::line(&out::route::table(&matrix, &found, &shown));
+    }
+    Ok(Code::DONE)
+}
+
+/// One table of forecasts from tables of measurements, oldest first. Hosts are those of the newest.
+fn forecast(tables: &[Matrix]) -> Matrix {
+    let newest = &tables[tables.len() - 1];
+    let mut made = newest.clone();
+    let places: Vec<HashMap<&str, HostId>> = tables
+        .iter()
+        .map(|table| table.hosts().map(|host| (table.name(host), host)).collect())
+        .collect();
+    for from in newest.hosts() {
+        for to in newest.hosts() {
+            // An edge that is no longer there is not forecast back.
+            if from == to || !newest.edge(from, to).is_finite() {
+                continue;
+            }
+            let mut battery = Battery::new();
+            for (table, places) in tables.iter().zip(&places) {
+                let place = |host| places.get(newest.name(host)).copied();
+                let (Some(from), Some(to)) = (place(from), place(to)) else { continue };
+                let edge = table.edge(from, to);
+                if edge.is_finite() {
+                    // Bandwidths that were read are numbers, so there is nothing to refuse.
+                    let _ = battery.learn(edge.bandwidth().as_bps() as f64);
+                }
+            }
+            if let Some(forecast) = battery.forecast() {
+                made.set_edge(from, to, DataRate::from_bps(forecast.value.round() as u64));
+                made.set_error(from, to, forecast.relative_error);
+            }
+        }
+    }
+    made
+}
+
+fn matrix(path: &Path) -> Result<Matrix, Exit> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = out::shown(path.as_os_str().as_bytes());
+    let failed = |kind, error: &dyn std::fmt::Display| {
+        Exit::from(NodeError::new(kind, format!("{name}: {error}")))
+    };
+    let broken = |error: &io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => FailureKind::SourceMissing,
+            io::ErrorKind::InvalidData => FailureKind::Usage,
+            _ => FailureKind::Fatal,
+        };
+        failed(kind, error)
+    };
+    let mut text = String::new();
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(|error| broken(&error))?)
+    };
+    let read = input.take(LARGEST).read_to_string(&mut text).map_err(|error| broken(&error))?;
+    if read as u64 == LARGEST {
+        return Err(failed(FailureKind::Usage, &"a table of over 1 GiB is not read"));
+    }
+    Matrix::from_csv(&text).map_err(|error| failed(FailureKind::Usage, &error))
+}
