@@ -13,6 +13,12 @@ const NEEDS: &[Need] = &[
     Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },
     Need { program: "nft", package: "nftables", for_what: "tests of diagnose with a firewall" },
     Need { program: "strace", package: "strace", for_what: "tests of diagnose with slow disks" },
+    Need {
+        program: "/usr/bin/pg_createcluster",
+        package: "postgresql",
+        for_what: "tests of the history on PostgreSQL",
+    },
+    Need { program: "openssl", package: "openssl", for_what: "the history over TLS" },
     // A library has no program to look for.
     Need {
         program: "/usr/include/udt/udt.h",

@@ -21,7 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["link", "proto", "cc"]),
     ("emu", &["link", "io"]),
     ("socket", &["proto", "io"]),
-    ("node", &["transfer", "io", "socket", "plan", "object"]),
+    ("history", &["units"]),
+    ("node", &["transfer", "io", "socket", "plan", "object", "history"]),
     ("cli", &["node", "sim", "emu", "loss", "plan"]),
 ];
 

@@ -1,0 +1,240 @@
+//! SQLite: a file of the user's alone.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
+
+use crate::db::{PATIENCE, Use, Value};
+use crate::error::HistoryError;
+
+/// A connection with a file.
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    connection: Connection,
+}
+
+type Result<T> = std::result::Result<T, HistoryError>;
+
+impl Sqlite {
+    /// Opens the file, made if it is to be written.
+    pub(crate) fn open(path: &Path, purpose: Use) -> Result<Self> {
+        match purpose {
+            Use::Read => Self::reading(path),
+            Use::Write => Self::writing(path),
+        }
+    }
+
+    fn writing(path: &Path) -> Result<Self> {
+        let failed = |e: std::io::Error| other(path, e.to_string());
+        if let Some(dir) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        }
+        // SQLite would make it readable by whoever the umask lets; its log takes the same mode.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|e| trouble(path, &e))?;
+        let mut db = Self { path: path.to_owned(), connection };
+        db.patient()?;
+        // A log beside the file lets readers and a writer work at once, but wants memory that all
+        // of them share; machines of a network file system share none.
+        let journal = if on_network(path) { "DELETE" } else { "WAL" };
+        db.batch(&format!("PRAGMA journal_mode = {journal}; PRAGMA synchronous = NORMAL;"))?;
+        Ok(db)
+    }
+
+    fn reading(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Err(HistoryError::Absent { place: path.display().to_string() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let plain = Connection::open_with_flags(path, flags).and_then(|connection| {
+            connection.busy_timeout(PATIENCE)?;
+            // The first look shows whether it can be read at all.
+            connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+            Ok(connection)
+        });
+        let connection = match plain {
+            Ok(connection) => connection,
+            // In a directory where nothing can be made there is no place for a log's index; and
+            // nobody who changes the file either.
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
+                let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+                Connection::open_with_flags(immutable(path), flags)
+                    .map_err(|e| trouble(path, &e))?
+            }
+            Err(e) => return Err(trouble(path, &e)),
+        };
+        let db = Self { path: path.to_owned(), connection };
+        db.patient()?;
+        Ok(db)
+    }
+
+    fn patient(&self) -> Result<()> {
+        self.connection.busy_timeout(PATIENCE).map_err(|e| trouble(&self.path, &e))
+    }
+
+    pub(crate) fn batch(&mut self, sql: &str) -> Result<()> {
+        self.connection.execute_batch(sql).map_err(|e| trouble(&self.path, &e))
+    }
+
+    pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64> {
+        let touched = self.connection.execute(sql, params_from_iter(values));
+        touched.map(|n| n as u64).map_err(|e| trouble(&self.path, &e))
+    }
+
+    pub(crate) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>> {
+        let run = || -> rusqlite::Result<Vec<Vec<Value>>> {
+            let mut statement = self.connection.prepare(sql)?;
+            let columns = statement.column_count();
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let cells = (0..columns).map(|i| row.get_ref(i).map(value));
+                found.push(cells.collect::<rusqlite::Result<_>>()?);
+            }
+            Ok(found)
+        };
+        run().map_err(|e| trouble(&self.path, &e))
+    }
+}
+
+fn value(cell: ValueRef<'_>) -> Value {
+    match cell {
+        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+        ValueRef::Integer(n) => Value::Int(n),
+        ValueRef::Real(x) => Value::Real(x),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        use rusqlite::types::ToSqlOutput::Borrowed;
+        Ok(Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(n) => ValueRef::Integer(*n),
+            Self::Real(x) => ValueRef::Real(*x),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+/// The file as a URI that promises that nobody changes it.
+fn immutable(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => {
+                let _ = write!(uri, "%{byte:02x}");
+            }
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// Types of file systems (statfs(2), linux/magic.h) that other machines may change too: NFS, SMB
+/// in its three numbers, AFS (two), Coda, Ceph, Lustre, GPFS, BeeGFS, PanFS, OrangeFS, GFS2, OCFS2,
+/// 9P, and FUSE, behind which there may be anything.
+const SHARED: &[u32] = &[
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x5346_414f,
+    0x6b41_4653,
+    0x7375_7245,
+    0x00c3_6400,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x1983_0326,
+    0xaad7_aaea,
+    0x2003_0528,
+    0x0116_1970,
+    0x7461_636f,
+    0x0102_1997,
+    0x6573_5546,
+];
+
+/// Whether the file is on a network file system, as far as the system says.
+fn on_network(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| shared(found.f_type as u32))
+}
+
+fn shared(kind: u32) -> bool {
+    SHARED.contains(&kind)
+}
+
+fn other(path: &Path, text: String) -> HistoryError {
+    HistoryError::Other { place: path.display().to_string(), text }
+}
+
+fn trouble(path: &Path, error: &rusqlite::Error) -> HistoryError {
+    let place = path.display().to_string();
+    let text = match error {
+        // Its own words; those around them name the file again.
+        rusqlite::Error::SqliteFailure(code, _) => {
+            error_text(code.extended_code).unwrap_or_else(|| error.to_string())
+        }
+        _ => error.to_string(),
+    };
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            HistoryError::Damaged { place, text }
+        }
+        _ => HistoryError::Other { place, text },
+    }
+}
+
+fn error_text(code: i32) -> Option<String> {
+    // The primary code says it in words that people know.
+    Some(
+        match code & 0xff {
+            rusqlite::ffi::SQLITE_FULL => "no room is left for it",
+            rusqlite::ffi::SQLITE_READONLY => "it cannot be written",
+            rusqlite::ffi::SQLITE_BUSY => "another process has been writing it for too long",
+            rusqlite::ffi::SQLITE_CORRUPT => "its pages do not fit together",
+            rusqlite::ffi::SQLITE_NOTADB => "it is no SQLite database",
+            rusqlite::ffi::SQLITE_CANTOPEN => "it cannot be opened",
+            _ => return None,
+        }
+        .to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_several_machines_are_known() {
+        assert!(shared(0x6969) && shared(0xfe53_4d42));
+        // ext4, tmpfs, xfs.
+        assert!(![0xef53, 0x0102_1994, 0x5846_5342].into_iter().any(shared));
+    }
+
+    #[test]
+    fn a_log_is_used_on_local_file_systems() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("h%2f?.db");
+        let mut db = Sqlite::open(&path, Use::Write).expect("opened");
+        let mode = db.query("PRAGMA journal_mode", &[]).expect("told");
+        let want = if on_network(&path) { "delete" } else { "wal" };
+        assert_eq!(mode, [[Value::Text(want.to_owned())]]);
+        db.batch("CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (7)").expect("written");
+        drop(db);
+        // What a read-only directory needs also works where it is not needed.
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(immutable(&path), flags).expect("opened");
+        let seven: i64 = connection.query_row("SELECT a FROM t", [], |r| r.get(0)).expect("there");
+        assert_eq!(seven, 7);
+    }
+}
