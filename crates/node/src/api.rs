@@ -27,7 +27,7 @@ mod serve;
 mod stop;
 
 pub use cp::{CpRequest, Outcome, PortRange, SshSettings, TransportChoice, TransportShare};
-pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code};
+pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Options, Resume, Summary};
 pub use packtrain_transfer::{Failure, FailureKind, FileReport};
 pub use perf::{

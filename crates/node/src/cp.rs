@@ -16,6 +16,7 @@ use crate::api::{
 use crate::control;
 use crate::end::Allowed;
 use crate::handshake::{self, Ask};
+use crate::history;
 use crate::session::Stop;
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
@@ -61,7 +62,10 @@ fn sleep(pause: Duration, request: &CpRequest) {
 
 fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
     if request.sources.iter().chain([&request.dest]).any(|l| matches!(l, Location::Udt4 { .. })) {
-        return crate::udt4::fetch(request, reporter);
+        let watched = history::Copying::new(reporter);
+        let mut result = crate::udt4::fetch(request, &watched);
+        watched.over(request, &mut result);
+        return result;
     }
     if request.transport == TransportChoice::Udt4 {
         return Err(usage("udt4 is a place in cp: write udt4://host:port/name"));
@@ -75,13 +79,28 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     }
     crate::transports::udp::check_controller(request.transport, request.cc.as_deref())?;
     let watch = Watch::new(reporter, request);
-    let (outcome, moved) = match (local_source, local_dest) {
-        (true, true) => local(request, &watch)?,
-        (true, false) => push(request, &watch)?,
-        (false, true) => pull(request, &watch)?,
-        (false, false) => third_party(request, &watch)?,
+    let ended = match (local_source, local_dest) {
+        (true, true) => local(request, &watch),
+        (true, false) => push(request, &watch),
+        (false, true) => pull(request, &watch),
+        (false, false) => third_party(request, &watch),
     };
-    Ok(finish(request, outcome, moved, &watch, clock::now().since(begun)))
+    let (result, said) = match ended {
+        Ok((outcome, moved)) => {
+            let outcome = finish(request, outcome, moved, &watch, clock::now().since(begun));
+            let said =
+                watch.book().close(&outcome, request.options.dry_run && !request.options.verify);
+            (Ok(outcome), said)
+        }
+        Err(error) => {
+            let said = watch.book().fail(&error);
+            (Err(error), said)
+        }
+    };
+    if let Some(notice) = said {
+        reporter.notice(&notice);
+    }
+    result
 }
 
 fn usage(text: &str) -> NodeError {
@@ -124,7 +143,7 @@ fn finish(
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);
     let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
-    let diagnosis = watch.book().close(moved_bytes, outcome.summary.files_moved);
+    let diagnosis = watch.book().judge(moved_bytes, outcome.summary.files_moved);
     Outcome {
         id: watch.book().id(),
         summary: outcome.summary,

@@ -105,6 +105,7 @@ pub(crate) fn serve(
         hints.peer.clone_from(&ask.peer);
     }
     let plan = ask.plan(hints, &allowed, open.options.rate_bps);
+    observer.asked(&open, ask.perf.as_ref().map(|test| test.parallel), plan.choice.name());
     control.tx.send(&Message::Opened(Opened { channel: Vec::new() }));
     if let Some(test) = &ask.perf {
         let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };

@@ -126,6 +126,16 @@ impl Location {
         matches!(self, Self::Ssh { .. } | Self::Server { .. } | Self::Udt4 { .. })
     }
 
+    /// The host that has it, if it is on another one.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Ssh { host, .. } | Self::Server { host, .. } | Self::Udt4 { host, .. } => {
+                Some(host)
+            }
+            Self::Local(_) | Self::Stdio => None,
+        }
+    }
+
     /// Whether both are reached through the same end: both here, or the same host and login.
     pub fn same_end(&self, other: &Self) -> bool {
         match (self, other) {

@@ -12,12 +12,13 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{
-    CpuUse, LossCause, NodeError, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter,
-    PerfServerRequest, TransportChoice,
+    CpuUse, LossCause, NodeError, Notice, NoticeLevel, PerfClientRequest, PerfInterval,
+    PerfOutcome, PerfReporter, PerfServerRequest, TransportChoice,
 };
 use crate::control::{Control, Incoming};
 use crate::end::Allowed;
 use crate::handshake::{self, Ask, PerfAsk};
+use crate::history;
 use crate::keys;
 use crate::serve::{Door, Listening, Served, run_server};
 use crate::session::Stop;
@@ -280,6 +281,17 @@ pub fn client(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
 ) -> Result<PerfOutcome, NodeError> {
+    let keep = request.history.clone();
+    let watched = history::Measuring::new(reporter, &request);
+    let result = measure(request, &watched);
+    watched.over(&keep, &result);
+    result
+}
+
+fn measure(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
     let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
@@ -417,7 +429,8 @@ impl<'a> Intervals<'a> {
 /// What keeps it from listening.
 pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
     if request.transport == TransportChoice::Udt4 {
-        return udt4::perf_server(&request, reporter);
+        let history = request.history.clone();
+        return udt4::perf_server(&request, &history::Tests::new(reporter, &history));
     }
     let dirs = keys::dirs()?;
     let door = Door {
@@ -426,13 +439,14 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         tickets: TicketBook::new(dirs.tickets()),
         base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
     };
+    let keep = request.history;
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
     let done = Arc::new(move |served| {
         let _ = tell.send(served);
     });
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, elapsed, result) in told {
+            for (peer, elapsed, result, row) in told {
                 let outcome = match result {
                     Ok((_, moved)) => PerfOutcome {
                         transport: moved.shares.first().map_or_else(String::new, |s| s.0.clone()),
@@ -447,6 +461,9 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
                     }
                 };
                 reporter.finished(&peer, &outcome);
+                if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
+                    reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+                }
             }
         });
         run_server(

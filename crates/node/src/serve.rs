@@ -15,17 +15,16 @@ use packtrain_units::Duration;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::{
-    NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServeRequest, StopHandle,
-};
+use crate::api::{NodeError, Notice, NoticeLevel, ServeReporter, ServeRequest, StopHandle};
 use crate::authorized::AuthorizedKeys;
 use crate::control;
 use crate::end::{self, Allowed};
 use crate::handshake::Ask;
+use crate::history::{self, Called, Keep, Row};
 use crate::keys;
 use crate::pubkey::PublicKey;
 use crate::runtime;
-use crate::session::{Stop, Unwatched};
+use crate::session::Stop;
 use crate::ssh::MARKER;
 use crate::tickets::{Ticket, TicketBook};
 use crate::transports::{Hints, Moved};
@@ -54,10 +53,17 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     let site = Allowed::by_policy()?;
     let admit = move |_: &Ask| Ok(site);
     let tx = control.tx.clone();
-    let ended = end::serve(control, ssh_hints(), admit, &Unwatched, Stop::new(stop));
+    let (called, begun) = (Called::new(), clock::now());
+    let ended = end::serve(control, ssh_hints(), admit, &called, Stop::new(stop));
     // What is still queued for the caller leaves before the process does.
     tx.close();
     tx.wait_closed(std::time::Duration::from_secs(5));
+    let caller = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let caller = caller.split(' ').next().unwrap_or_default();
+    if let Some(row) = called.row(caller, clock::now().since(begun), &ended) {
+        // Whoever called is not told of this account's history.
+        let _ = history::keep(&Keep::default(), &row);
+    }
     ended?;
     Ok(())
 }
@@ -121,8 +127,8 @@ impl Door {
     }
 }
 
-/// A client's address and key, and what came of it.
-pub(crate) type Served = (String, Duration, Ended);
+/// A client's address and key, what came of it, and its row if it was let in.
+pub(crate) type Served = (String, Duration, Ended, Option<Row>);
 
 /// How a client's request ended.
 type Ended = Result<(packtrain_transfer::Outcome, Moved), Failure>;
@@ -212,10 +218,13 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                         Ok(allowed)
                     };
                     let begun = clock::now();
-                    let result = end::serve(control, hints, admit, &Unwatched, Stop::new(stop));
+                    let called = Called::new();
+                    let result = end::serve(control, hints, admit, &called, Stop::new(stop));
                     served.fetch_add(1, Ordering::AcqRel);
                     let took = clock::now().since(begun);
-                    done((format!("{peer} {}", key.fingerprint()), took, result));
+                    let peer = format!("{peer} {}", key.fingerprint());
+                    let row = called.row(&peer, took, &result);
+                    done((peer, took, result, row));
                     drop(permit);
                 };
                 let _ = tokio::task::spawn_blocking(work).await;
@@ -292,8 +301,11 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
     });
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, took, result) in told {
+            for (peer, took, result, row) in told {
                 report(reporter, &peer, took, result);
+                if let Some(text) = row.and_then(|row| history::keep(&request.history, &row)) {
+                    reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+                }
             }
         });
         run_server(
@@ -312,17 +324,9 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
 
 fn report(reporter: &dyn ServeReporter, peer: &str, elapsed: Duration, result: Ended) {
     match result {
-        Ok((outcome, moved)) => reporter.finished(
-            peer,
-            &Outcome {
-                transport: moved.shares.first().map_or("none", |s| s.0.as_str()).to_owned(),
-                summary: outcome.summary,
-                elapsed,
-                failure: outcome.failure,
-                failed: outcome.failed,
-                ..Outcome::default()
-            },
-        ),
+        Ok((outcome, moved)) => {
+            reporter.finished(peer, &history::outcome_of(&outcome, &moved, elapsed));
+        }
         Err(failure) => {
             reporter.notice(&Notice::new(NoticeLevel::Warning, format!("{peer}: {failure}")));
         }

@@ -1,6 +1,6 @@
 //! What both ends of a transfer share: who watches it and who stops it.
 
-use packtrain_transfer::message::Message;
+use packtrain_transfer::message::{Message, Open};
 use packtrain_transfer::{Failure, FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{Duration, Time};
 
@@ -26,17 +26,11 @@ pub(crate) trait Observer: Send + Sync {
     }
     /// An end tells of itself, once a second.
     fn part(&self, _: Part) {}
-}
-
-/// Watches nothing.
-pub(crate) struct Unwatched;
-
-impl Observer for Unwatched {
-    fn file(&self, _: &[u8], _: &FileReport) {}
-    fn source(&self, _: &SourceTotals) {}
-    fn sink(&self, _: &SinkTotals) {}
-    fn transport(&self, _: &str) {}
-    fn notice(&self, _: &Notice) {}
+    /// A called end: its caller was let in and asks for this; `perf` is the number of flows of a
+    /// measurement.
+    fn asked(&self, _: &Open, _perf: Option<u32>, _transport: &str) {}
+    /// What goes to the other end as this end's part.
+    fn saw(&self, _: &Part) {}
 }
 
 /// The wish to end, taken once.

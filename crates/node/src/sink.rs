@@ -441,6 +441,7 @@ impl<'a> Runner<'a> {
         if self.setup.observer.keeps() {
             self.setup.observer.part(part);
         } else {
+            self.setup.observer.saw(&part);
             self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
         }
     }

@@ -170,9 +170,8 @@ impl Runner<'_> {
         }
         self.credit.close();
         self.reader.close();
-        if self.setup.observer.keeps() {
-            self.testify();
-        }
+        let last = self.part();
+        self.bear(last);
         let moved = self.setup.transports.close();
         self.told = Time::ZERO;
         self.tell();
@@ -369,13 +368,25 @@ impl Runner<'_> {
 
     /// Tells what this end and the path are like, here or to whoever called.
     fn testify(&mut self) {
+        let part = self.part();
+        if !self.setup.observer.keeps() {
+            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+        }
+        self.bear(part);
+    }
+
+    fn part(&mut self) -> Part {
         let (path, net) = self.setup.transports.evidence();
         let end = self.watch.read(net, None);
-        let part = Part { role: PartRole::Source, end, path: Some(path) };
+        Part { role: PartRole::Source, end, path: Some(path) }
+    }
+
+    /// Gives a part to whoever watches here.
+    fn bear(&self, part: Part) {
         if self.setup.observer.keeps() {
             self.setup.observer.part(part);
         } else {
-            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+            self.setup.observer.saw(&part);
         }
     }
 

@@ -9,6 +9,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::error::{NodeError, exit_code};
 use super::report::LossCause;
 use super::stop::StopHandle;
+use crate::history::Keep;
 use crate::location::Location;
 use crate::tickets::Ticket;
 
@@ -47,6 +48,8 @@ pub struct CpRequest {
     pub explain: bool,
     /// Where the events of the transfer are appended as JSON lines; the command does that.
     pub log_file: Option<PathBuf>,
+    /// Where the transfer's row goes.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

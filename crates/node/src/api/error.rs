@@ -54,3 +54,23 @@ pub const fn exit_code(kind: FailureKind) -> u8 {
         FailureKind::Cancelled => 130,
     }
 }
+
+/// The word for a kind of failure, for programs.
+pub const fn failure_word(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Usage => "usage",
+        FailureKind::SourceMissing => "source_missing",
+        FailureKind::Vanished => "vanished",
+        FailureKind::Changed => "changed",
+        FailureKind::Unreadable => "unreadable",
+        FailureKind::TargetMissing => "target_missing",
+        FailureKind::TargetRefused => "target_refused",
+        FailureKind::TargetFull => "target_full",
+        FailureKind::Temporary => "temporary",
+        FailureKind::NotAuthorised => "not_authorised",
+        FailureKind::Integrity => "integrity",
+        FailureKind::Protocol => "protocol",
+        FailureKind::Cancelled => "cancelled",
+        FailureKind::Fatal => "fatal",
+    }
+}

@@ -10,6 +10,7 @@ use super::cp::{PortRange, TransportChoice};
 use super::error::{NodeError, exit_code};
 use super::report::{LossCause, Notice};
 use super::stop::StopHandle;
+use crate::history::Keep;
 use crate::tickets::Ticket;
 
 /// `perf server`.
@@ -31,6 +32,8 @@ pub struct PerfServerRequest {
     pub cc: Option<String>,
     /// End after this many tests; never if none.
     pub tests: Option<u64>,
+    /// Where the test's row goes.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -60,6 +63,8 @@ pub struct PerfClientRequest {
     pub rate: Option<DataRate>,
     /// Length of a reported interval.
     pub interval: Duration,
+    /// Where the test's row goes.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

@@ -8,6 +8,7 @@ use packtrain_units::{DataRate, Duration};
 use super::cp::{Outcome, PortRange};
 use super::report::Notice;
 use super::stop::StopHandle;
+use crate::history::Keep;
 
 /// `serve --listen`.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct ServeRequest {
     pub read_only: bool,
     /// Ceiling of any transfer's sending rate (site policy).
     pub rate: Option<DataRate>,
+    /// Where rows of transfers go.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -43,6 +46,8 @@ pub struct Udt4ServeRequest {
     pub cc: Option<String>,
     /// Ceiling of the sending rate to one client.
     pub rate: Option<DataRate>,
+    /// Where rows of transfers go.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

@@ -61,7 +61,7 @@ impl<'a> Watch<'a> {
         let far = request.sources.iter().any(ssh) || ssh(&request.dest);
         let to = String::from_utf8_lossy(request.dest.path()).into_owned();
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
-        let book = Book::open(what, here, far);
+        let book = Book::open(request.row(), what, request.history.clone(), here, far);
         Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport, book }
     }
 

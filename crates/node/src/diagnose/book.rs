@@ -1,72 +1,105 @@
-//! Keeps what a running transfer's ends tell, and its record.
+//! Keeps what a running transfer's ends tell, and its row in the history.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_io::{clock, entropy};
+use packtrain_history::{Ended, Row};
+use packtrain_io::clock;
 use packtrain_units::{ByteCount, Time};
 
 use super::evidence::{Evidence, Part, PartRole, Record};
-use super::{Diagnosis, judge, record};
+use super::{Diagnosis, judge};
+use crate::api::{NodeError, Notice, NoticeLevel, Outcome};
 use crate::control::spawn;
+use crate::history::{self, Keep, Series, Spool};
 
-/// How often the record is written.
-const WRITE: std::time::Duration = std::time::Duration::from_secs(1);
+/// How often throughput is noted.
+const TICK: std::time::Duration = std::time::Duration::from_millis(250);
+/// The row is written at every so many ticks: once a second.
+const WRITE: u32 = 4;
 
 /// The book of one transfer.
 pub(crate) struct Book {
     state: Arc<Mutex<State>>,
-    dir: Option<PathBuf>,
+    /// Whether the file is written by others from now on; held while it is written, so that a slow
+    /// disk holds up nobody who tells something.
+    over: Arc<Mutex<bool>>,
+    keep: Keep,
+    spool: Option<Spool>,
     /// Dropped, it ends the thread that writes.
     _end: Sender<()>,
 }
 
 struct State {
+    row: Row,
     record: Record,
+    series: Series,
     begun: Time,
     ssh: bool,
 }
 
 impl State {
-    fn now(&mut self) -> Record {
+    fn note(&mut self) {
+        let elapsed = clock::now().since(self.begun);
         self.record.written = clock::wall();
-        self.record.evidence.elapsed = clock::now().since(self.begun);
-        self.record.clone()
+        self.record.evidence.elapsed = elapsed;
+        self.series.note(elapsed, self.record.evidence.bytes);
+    }
+
+    /// The row as far as it is known.
+    fn row(&mut self) -> Row {
+        let evidence = &self.record.evidence;
+        history::of_evidence(&mut self.row, evidence);
+        self.row.elapsed = evidence.elapsed;
+        (self.row.bytes_moved, self.row.files) = (evidence.bytes, evidence.files);
+        self.row.series = self.series.points();
+        self.row.evidence = serde_json::to_string(&self.record).ok();
+        self.row.clone()
     }
 }
 
 impl Book {
-    /// A book about `what`, written once a second from now on.
-    pub(crate) fn open(what: String, local: bool, ssh: bool) -> Self {
+    /// A book of the transfer that `row` begins, about `what`.
+    pub(crate) fn open(row: Row, what: String, keep: Keep, local: bool, ssh: bool) -> Self {
         let record = Record {
-            id: format!("{:08x}", entropy::seed() as u32),
-            pid: std::process::id(),
-            began: clock::wall(),
+            id: row.id.clone(),
+            pid: row.pid,
+            began: row.began,
             what,
             evidence: Evidence { local, ..Evidence::default() },
             ..Record::default()
         };
-        let state = Arc::new(Mutex::new(State { record, begun: clock::now(), ssh }));
+        let (series, begun) = (Series::default(), clock::now());
+        let state = Arc::new(Mutex::new(State { row, record, series, begun, ssh }));
+        let over = Arc::new(Mutex::new(false));
         let (end, ended) = bounded::<()>(0);
-        let dir = record::dir();
-        if let Some(dir) = dir.clone() {
-            let state = Arc::clone(&state);
-            spawn("record", move || {
-                record::prune(&dir);
-                loop {
-                    // Nothing depends on it: a full disk is told by those who need it.
-                    let now = state.lock().expect("no holder panics").now();
-                    let _ = record::write(&dir, &now);
-                    if ended.recv_timeout(WRITE)
-                        != Err(crossbeam_channel::RecvTimeoutError::Timeout)
-                    {
-                        return;
-                    }
+        let spool = Spool::in_state();
+        let (watched, files, done) = (Arc::clone(&state), spool.clone(), Arc::clone(&over));
+        spawn("record", move || {
+            if let Some(spool) = &files {
+                spool.prune();
+            }
+            for tick in 0u32.. {
+                let row = {
+                    let mut state = watched.lock().expect("no holder panics");
+                    state.note();
+                    tick.is_multiple_of(WRITE).then(|| state.row())
+                };
+                let done = done.lock().expect("no holder panics");
+                if *done {
+                    return;
                 }
-            });
-        }
-        Self { state, dir, _end: end }
+                if let (Some(spool), Some(row)) = (&files, row) {
+                    // Nothing depends on it: a full disk is told by those who need it.
+                    let _ = spool.write(&row);
+                }
+                drop(done);
+                if ended.recv_timeout(TICK) != Err(crossbeam_channel::RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        });
+        Self { state, over, keep, spool, _end: end }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,18 +135,46 @@ impl Book {
         evidence.files = evidence.files.max(files);
     }
 
-    /// It is over: the last record, and what is to be said of it.
-    pub(crate) fn close(&self, bytes: ByteCount, files: u64) -> Diagnosis {
+    /// Nothing more will be told: what is to be said of it.
+    pub(crate) fn judge(&self, bytes: ByteCount, files: u64) -> Diagnosis {
         self.progress(bytes, files);
-        let record = {
-            let mut state = self.state();
-            state.record.over = true;
-            state.now()
-        };
-        if let Some(dir) = &self.dir {
-            // As above.
-            let _ = record::write(dir, &record);
+        let mut state = self.state();
+        state.note();
+        state.record.over = true;
+        judge(&state.record.evidence)
+    }
+
+    /// It is over, so: keeps its row. A dry run leaves none.
+    pub(crate) fn close(&self, outcome: &Outcome, dry: bool) -> Option<Notice> {
+        *self.over.lock().expect("no holder panics") = true;
+        let mut state = self.state();
+        let mut row = state.row();
+        history::finish_cp(&mut row, outcome);
+        row.series = state.series.end(outcome.elapsed, row.bytes_moved);
+        drop(state);
+        if dry {
+            if let Some(spool) = &self.spool {
+                spool.remove(&row);
+            }
+            return None;
         }
-        judge(&record.evidence)
+        self.keep(&row)
+    }
+
+    /// It failed before there was an outcome.
+    pub(crate) fn fail(&self, error: &NodeError) -> Option<Notice> {
+        *self.over.lock().expect("no holder panics") = true;
+        let mut state = self.state();
+        state.record.over = true;
+        let mut row = state.row();
+        drop(state);
+        history::finish_failed(&mut row, error.kind, &error.text);
+        self.keep(&row)
+    }
+
+    fn keep(&self, row: &Row) -> Option<Notice> {
+        debug_assert_ne!(row.ended, Ended::Running, "it is over");
+        let said = history::keep(&self.keep, row);
+        said.map(|text| Notice::new(NoticeLevel::Warning, text))
     }
 }

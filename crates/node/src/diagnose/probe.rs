@@ -55,7 +55,7 @@ pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, 
             return Err(NodeError::new(failure.kind, failure.text));
         }
         if outcome.elapsed >= ENOUGH || size >= LARGEST {
-            break record::find(&Which::Id(outcome.id))?;
+            break record::find(&Which::Id(outcome.id), &request.history)?;
         }
         let more = ENOUGH.as_secs_f64() / outcome.elapsed.as_secs_f64().max(0.05);
         size = ByteCount((size.get() as f64 * more.clamp(2.0, 16.0)) as u64).min(LARGEST);

@@ -1,20 +1,11 @@
-//! Records of transfers in the state directory: one file each, the newest kept.
+//! Records of transfers: found in the history, and as they go between the ends.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-
+use packtrain_history::{Filter, Row};
 use packtrain_transfer::FailureKind;
 
 use super::evidence::{Part, Record};
 use crate::api::NodeError;
-use crate::config::Dirs;
-
-/// Records kept.
-const KEPT: usize = 64;
-/// A record is never longer.
-const LONGEST: u64 = 256 << 10;
+use crate::history::{self, Keep};
 
 /// Which transfer is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,75 +18,38 @@ pub enum Which {
     Pid(u32),
 }
 
-/// Where records are; none without a home.
-pub(super) fn dir() -> Option<PathBuf> {
-    Dirs::from_env().ok().map(|dirs| dirs.state.join("transfers"))
-}
-
-/// Finds a transfer's record.
+/// Finds a transfer's record among this user's at this machine.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
-pub fn find(which: &Which) -> Result<Record, NodeError> {
-    let dir = dir().ok_or_else(|| {
-        let text = "there is no home directory to look in: set HOME or XDG_STATE_HOME";
-        NodeError::new(FailureKind::Usage, text)
-    })?;
-    let all = all(&dir);
-    let fits = |record: &Record| match which {
-        Which::Last => true,
-        Which::Id(id) => record.id.starts_with(id.as_str()),
-        Which::Pid(pid) => record.pid == *pid,
+/// There is none, or the history cannot be read.
+pub fn find(which: &Which, keep: &Keep) -> Result<Record, NodeError> {
+    let wanted = match which {
+        Which::Last => Filter::default(),
+        Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },
+        Which::Pid(pid) => Filter { pid: Some(*pid), ..Filter::default() },
     };
-    all.into_iter().filter(fits).max_by_key(|record| record.began).ok_or_else(|| {
+    let filter = Filter { evidence: true, most: Some(1), ..wanted };
+    let writer = history::own().writer;
+    let rows = history::find(keep, &Filter { writer, ..filter })
+        .map_err(|e| NodeError::new(FailureKind::SourceMissing, e.to_string()))?;
+    rows.iter().find_map(record_of).ok_or_else(|| {
         let what = match which {
             Which::Last => "no transfer is remembered".to_owned(),
             Which::Id(id) => format!("no transfer is remembered by the id {id}"),
             Which::Pid(pid) => format!("no transfer is remembered of process {pid}"),
         };
-        let text = format!("{what} in {}: name one of this user's latest {KEPT}", dir.display());
+        let text = format!(
+            "{what} with what its ends measured: name one of this user's latest {} copies, see \
+             `packtrain history`",
+            history::Retention::WITH_EVIDENCE
+        );
         NodeError::new(FailureKind::SourceMissing, text)
     })
 }
 
-fn all(dir: &Path) -> Vec<Record> {
-    let Ok(items) = fs::read_dir(dir) else { return Vec::new() };
-    items.flatten().filter_map(|item| read(&item.path()).ok()).collect()
-}
-
-fn read(path: &Path) -> io::Result<Record> {
-    let mut text = String::new();
-    fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
-    let record: Record = serde_json::from_str(&text).map_err(io::Error::other)?;
-    if record.id.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(record) }
-}
-
-/// Writes a record in the place of its older self. Not synced: after a crash of the machine an
-/// old one is as good.
-pub(super) fn write(dir: &Path, record: &Record) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let path = dir.join(format!("{}.json", record.id));
-    let temporary = dir.join(format!(".{}.tmp", record.id));
-    let text = serde_json::to_vec(record).map_err(io::Error::other)?;
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-    let written = file.and_then(|mut file| file.write_all(&text));
-    written.and_then(|()| fs::rename(&temporary, &path))
-}
-
-/// Removes all but the newest.
-pub(super) fn prune(dir: &Path) {
-    let Ok(items) = fs::read_dir(dir) else { return };
-    let mut found: Vec<_> = items
-        .flatten()
-        .filter_map(|item| Some((item.metadata().ok()?.modified().ok()?, item.path())))
-        .collect();
-    found.sort();
-    let extra = found.len().saturating_sub(KEPT);
-    for (_, path) in found.drain(..extra) {
-        // Another process may have been faster.
-        let _ = fs::remove_file(path);
-    }
+fn record_of(row: &Row) -> Option<Record> {
+    let record: Record = serde_json::from_str(row.evidence.as_ref()?).ok()?;
+    Some(record).filter(|record| !record.id.is_empty())
 }
 
 /// The longest part that is taken from the other end.
@@ -116,26 +70,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Part> {
 
 #[cfg(test)]
 mod tests {
-    use packtrain_units::Duration;
-
     use super::*;
-
-    #[test]
-    fn records_are_written_found_and_pruned() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let place = dir.path().join("transfers");
-        for n in 0..KEPT as u64 + 5 {
-            let began = Duration::from_secs(n);
-            let record = Record { id: format!("{n:04x}"), began, pid: 7, ..Record::default() };
-            write(&place, &record).expect("written");
-            assert_eq!(read(&place.join(format!("{n:04x}.json"))).expect("read"), record);
-        }
-        prune(&place);
-        assert_eq!(all(&place).len(), KEPT);
-        fs::write(place.join("x.json"), "{\"evidence\":3}").expect("a file");
-        assert!(read(&place.join("x.json")).is_err());
-        assert_eq!(all(&place).len(), KEPT);
-    }
 
     #[test]
     fn foreign_parts_are_bounded() {

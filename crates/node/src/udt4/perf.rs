@@ -324,12 +324,14 @@ fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
     let taken = AtomicU64::new(0);
     let mut head = Vec::new();
     let mut first = clock::now();
+    let mut sends = false;
     let result = opening(socket, &mut head, &over).and_then(|reverse| {
         first = clock::now();
         taken.store(head.len() as u64, Ordering::Relaxed);
         match reverse {
             None => take(socket, &taken, &over),
             Some((time, bytes)) => {
+                sends = true;
                 taken.store(0, Ordering::Relaxed);
                 let time = if time.is_zero() { LONGEST } else { time.min(LONGEST) };
                 let time = Some(first + time);
@@ -348,7 +350,8 @@ fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
         elapsed: clock::now().since(first),
         retransmitted: ByteCount(retransmitted),
         rtt,
-        cpu_receiver: Some(since(begin_cpu)),
+        cpu_sender: sends.then(|| since(begin_cpu)),
+        cpu_receiver: (!sends).then(|| since(begin_cpu)),
         failure: result.err().map(|e| failure(&"the connection", &e)),
         ..PerfOutcome::default()
     }

@@ -20,6 +20,7 @@ use crate::api::{
     Udt4ServeRequest,
 };
 use crate::control::{spawn, step_back};
+use crate::history::{self, Keep, Kind, Role, Side};
 use crate::paths::show;
 
 /// Clients served at a time; more are turned away.
@@ -67,7 +68,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
     let (tell, told) = crossbeam_channel::unbounded();
     while request.stop.requested().is_none() {
         for (peer, took, served) in told.try_iter() {
-            report(reporter, peer, took, served);
+            report(reporter, &request.history, peer, took, served);
         }
         let (socket, peer) = match listener.accept() {
             Ok(found) => found,
@@ -132,31 +133,47 @@ impl Clients {
     }
 }
 
-fn report(reporter: &dyn ServeReporter, peer: SocketAddr, elapsed: Duration, served: Served) {
+fn report(
+    reporter: &dyn ServeReporter,
+    keep: &Keep,
+    peer: SocketAddr,
+    elapsed: Duration,
+    served: Served,
+) {
+    let mut row = history::begin(Kind::Cp, Side::Called);
+    row.began = row.began.saturating_sub(elapsed);
+    (row.role, row.peer) = (Role::Source, peer.to_string());
+    (row.from_host, row.to_host) = (row.host.clone(), peer.ip().to_canonical().to_string());
+    "udt4".clone_into(&mut row.transport);
     match served {
         Ok((name, bytes)) => {
             let text = format!("{peer} asked for {}", show(&name));
             reporter.notice(&Notice::new(NoticeLevel::Info, text));
-            reporter.finished(
-                &peer.to_string(),
-                &Outcome {
-                    summary: Summary {
-                        bytes,
-                        bytes_moved: bytes,
-                        entries: 1,
-                        files_moved: 1,
-                        ..Summary::default()
-                    },
-                    elapsed,
-                    transport: "udt4".to_owned(),
-                    shares: vec![TransportShare { name: "udt4".into(), bytes: ByteCount(bytes) }],
-                    ..Outcome::default()
+            let outcome = Outcome {
+                summary: Summary {
+                    bytes,
+                    bytes_moved: bytes,
+                    entries: 1,
+                    files_moved: 1,
+                    ..Summary::default()
                 },
-            );
+                elapsed,
+                transport: "udt4".to_owned(),
+                shares: vec![TransportShare { name: "udt4".into(), bytes: ByteCount(bytes) }],
+                ..Outcome::default()
+            };
+            row.source = String::from_utf8_lossy(&name).into_owned();
+            history::finish_cp(&mut row, &outcome);
+            reporter.finished(&peer.to_string(), &outcome);
         }
         Err(failure) => {
+            history::finish_failed(&mut row, failure.kind, &failure.text);
             reporter.notice(&Notice::new(NoticeLevel::Warning, failure.to_string()));
         }
+    }
+    row.elapsed = elapsed;
+    if let Some(text) = history::keep(keep, &row) {
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
     }
 }
 

@@ -1,0 +1,49 @@
+//! Every transfer leaves a row in the history: who wrote it, what is in it, where it goes.
+//!
+//! A row begins as a file in the state directory, rewritten while the transfer runs, and moves to
+//! the database when it is over. A database that cannot be written costs one warning: the file
+//! stays, and the next transfer that finds the database well takes it along. So do rows of
+//! processes that were killed.
+
+mod called;
+mod draft;
+mod keeper;
+mod reporters;
+mod series;
+mod spool;
+
+use packtrain_history::Filter;
+pub use packtrain_history::{
+    Ended, HistoryError, Kind, Place, PlaceError, Point, Retention, Role, Row, Side, StreamSample,
+    TransportBytes, Value, column_names, values,
+};
+
+pub(crate) use called::{Called, outcome_of};
+pub(crate) use draft::{begin, finish_cp, finish_failed, of_evidence};
+pub use keeper::{Keep, Where};
+pub(crate) use keeper::{keep, own};
+pub(crate) use reporters::{Copying, Measuring, Tests};
+pub(crate) use series::Series;
+pub(crate) use spool::Spool;
+
+/// Finds rows, the newest first, those of transfers that run at this machine among them.
+///
+/// # Errors
+/// The history cannot be read; that there is none yet is no error.
+pub fn find(keep: &Keep, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
+    keeper::find(keep, filter)
+}
+
+/// What was measured from one machine to another with how many streams, the newest first. Machines
+/// have the names by which the user calls them, this one its own ([`this_machine`]).
+pub fn stream_samples(keep: &Keep, from: &str, to: &str, most: usize) -> Vec<StreamSample> {
+    keeper::stream_samples(keep, from, to, most.try_into().unwrap_or(u32::MAX))
+}
+
+/// The name of this machine in rows.
+pub fn this_machine() -> String {
+    draft::here()
+}
+
+/// What rows to find.
+pub type Wanted = Filter;

@@ -1,0 +1,172 @@
+//! From what an end knows of a transfer to its row.
+
+use packtrain_history::{Ended, Kind, Role, Row, Side, TransportBytes};
+use packtrain_io::{clock, entropy};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::ByteCount;
+
+use crate::api::{CpRequest, Location, Outcome, PerfOutcome, TransportChoice, failure_word};
+use crate::diagnose::Evidence;
+
+/// A row of a transfer that begins now.
+pub(crate) fn begin(kind: Kind, side: Side) -> Row {
+    let id = format!("{:08x}", entropy::seed() as u32);
+    let began = clock::wall();
+    let host = here();
+    Row {
+        key: format!("{id}-{:x}-{host}", began.as_nanos()),
+        id,
+        began,
+        kind,
+        side,
+        ended: Ended::Running,
+        host,
+        login: login(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        transport: "none".to_owned(),
+        ..Row::default()
+    }
+}
+
+/// The name of this machine.
+pub(crate) fn here() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The user this runs for.
+pub(crate) fn login() -> String {
+    let named = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
+}
+
+impl CpRequest {
+    /// The row that this request begins.
+    pub(crate) fn row(&self) -> Row {
+        let kind = if self.options.verify { Kind::Verify } else { Kind::Cp };
+        let mut row = begin(kind, Side::Caller);
+        let far = |place: &Location| place.host().is_some();
+        let (from, to) = (self.sources.iter().any(far), far(&self.dest));
+        row.role = match (from, to) {
+            (false, false) => Role::Both,
+            (false, true) => Role::Source,
+            (true, false) => Role::Sink,
+            (true, true) => Role::Relay,
+        };
+        let host = |place: Option<&Location>| {
+            place.and_then(Location::host).map_or_else(|| row.host.clone(), str::to_owned)
+        };
+        let (from_host, to_host) = (host(self.sources.first()), host(Some(&self.dest)));
+        (row.from_host, row.to_host) = (from_host, to_host);
+        row.source = match self.sources.as_slice() {
+            [] => String::new(),
+            [one] => one.to_string(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+        row.target = self.dest.to_string();
+        row.controller = self.cc.clone().unwrap_or_default();
+        row.streams = match self.transport {
+            TransportChoice::Tcp => Some(self.streams.unwrap_or(1)),
+            _ => self.streams,
+        };
+        row
+    }
+}
+
+/// What both ends measured.
+pub(crate) fn of_evidence(row: &mut Row, evidence: &Evidence) {
+    let busy = |end: &Option<crate::diagnose::End>| end.as_ref().map(|end| end.cpu.machine);
+    row.source_busy = busy(&evidence.source);
+    row.target_busy = busy(&evidence.sink);
+    let Some(path) = &evidence.path else { return };
+    row.rtt = path.min_rtt.or(row.rtt);
+    row.srtt = path.srtt;
+    if !path.controller.is_empty() {
+        row.controller.clone_from(&path.controller);
+    }
+    if path.sent_packets > 0 {
+        row.packets_sent = Some(path.sent_packets);
+        row.packets_lost = Some(path.lost_packets);
+        row.host_drops = Some(path.host_drops);
+    }
+    if let Some(loss) = &path.loss {
+        row.loss_cause = Some(loss.cause.clone());
+        row.p_cpu = Some(loss.p_cpu);
+    }
+    if let Some(tcp) = &path.tcp {
+        row.tcp_cc = Some(tcp.congestion.clone()).filter(|name| !name.is_empty());
+        row.tcp_info = serde_json::to_string(tcp).ok();
+        if tcp.streams > 0 {
+            row.streams = u32::try_from(tcp.streams).ok();
+        }
+    }
+}
+
+/// How a copy ended.
+pub(crate) fn finish_cp(row: &mut Row, outcome: &Outcome) {
+    let summary = &outcome.summary;
+    row.bytes = ByteCount(summary.bytes);
+    row.bytes_moved = ByteCount(summary.bytes_moved);
+    row.files = summary.files_moved;
+    row.failed_files = summary.failed;
+    row.elapsed = outcome.elapsed;
+    row.throughput = outcome.goodput();
+    row.transport.clone_from(&outcome.transport);
+    row.transports = outcome
+        .shares
+        .iter()
+        .map(|share| TransportBytes { transport: share.name.clone(), bytes: share.bytes })
+        .collect();
+    row.retransmitted = outcome.retransmitted;
+    row.rtt = outcome.rtt.or(row.rtt);
+    row.loss_cause = outcome.loss_cause.cause.clone().or_else(|| row.loss_cause.take());
+    row.p_cpu = outcome.loss_cause.p_cpu.or(row.p_cpu);
+    row.verdict.clone_from(&outcome.verdict);
+    row.exit_code = Some(outcome.exit_code().into());
+    end(row, outcome.failure.as_ref(), summary.failed > 0 || outcome.differing > 0);
+}
+
+/// How a measurement ended.
+pub(crate) fn finish_perf(row: &mut Row, outcome: &PerfOutcome) {
+    (row.bytes, row.bytes_moved) = (outcome.bytes, outcome.bytes);
+    row.elapsed = outcome.elapsed;
+    row.throughput = outcome.goodput();
+    row.transport.clone_from(&outcome.transport);
+    if outcome.bytes > ByteCount::ZERO {
+        let moved = TransportBytes { transport: outcome.transport.clone(), bytes: outcome.bytes };
+        row.transports = vec![moved];
+    }
+    row.retransmitted = outcome.retransmitted;
+    row.rtt = outcome.rtt;
+    row.loss_cause.clone_from(&outcome.loss_cause.cause);
+    row.p_cpu = outcome.loss_cause.p_cpu;
+    row.exit_code = Some(outcome.exit_code().into());
+    end(row, outcome.failure.as_ref(), false);
+}
+
+/// It failed before there was an outcome.
+pub(crate) fn finish_failed(row: &mut Row, kind: FailureKind, text: &str) {
+    row.elapsed = clock::wall().saturating_sub(row.began);
+    row.exit_code = Some(crate::api::exit_code(kind).into());
+    end(row, Some(&Failure::new(kind, text)), false);
+}
+
+fn end(row: &mut Row, failure: Option<&Failure>, partly: bool) {
+    row.load = load();
+    row.ended = match failure {
+        Some(failure) if failure.kind == FailureKind::Cancelled => Ended::Cancelled,
+        Some(_) => Ended::Failed,
+        None if partly => Ended::Partial,
+        None => Ended::Done,
+    };
+    row.error_kind = failure.map(|failure| failure_word(failure.kind).to_owned());
+    row.error = failure.map(|failure| failure.text.clone());
+}
+
+/// Processes that wanted a processor in the last minute, in the mean.
+fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
