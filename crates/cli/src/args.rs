@@ -7,6 +7,8 @@ mod demo;
 mod diagnose;
 mod emulate;
 mod generate;
+mod history;
+mod keep;
 mod key;
 mod later;
 mod loss;
@@ -31,6 +33,8 @@ pub(crate) use demo::{DemoArgs, DemoEnd};
 pub(crate) use diagnose::DiagnoseArgs;
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use generate::{CompletionArgs, ManArgs};
+pub(crate) use history::{Export, HistoryArgs, When};
+pub(crate) use keep::{KeepArgs, without_password};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
@@ -79,6 +83,8 @@ pub(crate) enum Command {
     Perf(PerfArgs),
     /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
     Diagnose(Box<DiagnoseArgs>),
+    /// What became of transfers.
+    History(Box<HistoryArgs>),
     /// Show on this machine what an interrupted and damaged transfer does.
     Demo(DemoArgs),
     /// Networks in virtual time: scenarios, sweeps, results of papers.
@@ -114,6 +120,7 @@ pub(crate) struct Parsed {
 
 /// Reads a command line, `line[0]` being the program.
 pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
+    keep::refuse_password(line)?;
     let settings = if line.get(1).is_some_and(|word| later::needs_no_settings(word)) {
         Settings::default()
     } else {

@@ -8,6 +8,7 @@ mod emulate;
 mod explain;
 mod files_from;
 mod generate;
+mod history;
 mod key;
 mod loss;
 mod perf;
@@ -32,6 +33,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Serve(args) => serve::run(&args),
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),

@@ -1,7 +1,9 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
+pub(crate) mod date;
 pub(crate) mod diagnose;
 pub(crate) mod done;
+pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod loss;
 pub(crate) mod perf;

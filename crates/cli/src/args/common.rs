@@ -7,6 +7,7 @@ use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
 use packtrain_node::api::{PortRange, TransportChoice};
 use packtrain_units::{DataRate, Duration};
 
+use super::keep::KeepArgs;
 use super::settings::nearness;
 use super::values::{self, Via, Words};
 use crate::exit::Exit;
@@ -143,11 +144,13 @@ pub(crate) struct OutputArgs {
     /// Append the transfer's events here, as JSON lines.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }
 
 impl OutputArgs {
     /// Nothing is told but warnings.
-    pub(crate) fn silent() -> Self {
+    pub(crate) fn silent(keep: &KeepArgs) -> Self {
         Self {
             quiet: true,
             verbose: 0,
@@ -155,6 +158,7 @@ impl OutputArgs {
             json: false,
             explain: false,
             log_file: None,
+            keep: keep.clone(),
         }
     }
 

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
-use super::{RemoteArgs, TransportArgs};
+use super::{KeepArgs, RemoteArgs, TransportArgs};
 
 /// What `diagnose` takes.
 #[derive(Args, Debug)]
 #[command(
     after_help = "It names the cause, how sure that is (likely, possible, inconclusive), the \
                   numbers it goes by and what helps. No root and no service is needed: cp keeps \
-                  the evidence in $XDG_STATE_HOME/packtrain/transfers."
+                  the evidence in the history."
 )]
 pub(crate) struct DiagnoseArgs {
     /// last, the id of a transfer, the process id of a running or finished one, or a host:
@@ -25,4 +25,6 @@ pub(crate) struct DiagnoseArgs {
     /// Findings, ceilings and the whole evidence as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }

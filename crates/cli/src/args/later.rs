@@ -22,9 +22,6 @@ pub(crate) enum Later {
     /// Who works the queue.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Worker(Rest),
-    /// Transfers of the past.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    History(Rest),
 }
 
 /// Anything.
@@ -43,7 +40,6 @@ impl Later {
             Self::Forecast(_) => ("forecast", "measure with `perf client`"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
-            Self::History(_) => ("history", "keep what `cp --json` prints"),
         };
         format!("`packtrain {name}` is not in this version: {instead}")
     }

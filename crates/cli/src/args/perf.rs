@@ -7,7 +7,7 @@ use packtrain_node::api::{PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::common::TicketArg;
-use super::values;
+use super::{KeepArgs, values};
 
 /// What `perf` takes.
 #[derive(Args, Debug)]
@@ -57,6 +57,8 @@ pub(crate) struct PerfServerArgs {
     /// Events as JSON on stdout, one a line.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }
 
 /// What `perf client` takes.
@@ -99,4 +101,6 @@ pub(crate) struct PerfClientArgs {
     /// Events as JSON on stdout, one a line.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }

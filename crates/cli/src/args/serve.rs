@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use packtrain_node::api::PortRange;
 use packtrain_units::{DataRate, Duration};
 
-use super::values;
+use super::{KeepArgs, values};
 
 /// What `serve` takes.
 #[derive(Args, Debug)]
@@ -54,4 +54,6 @@ pub(crate) struct ServeArgs {
     /// Events as JSON on stdout, one a line.
     #[arg(long, conflicts_with = "stdio")]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
 }

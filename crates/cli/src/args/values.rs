@@ -7,6 +7,9 @@ use clap::{Arg, Command};
 use packtrain_node::api::{PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
+use super::history::When;
+use crate::out::date;
+
 /// `500mbit`, `60MB/s`; more than nothing.
 pub(crate) fn rate(text: &str) -> Result<DataRate, String> {
     let rate = packtrain_units::parse_rate(text).map_err(|error| error.to_string())?;
@@ -19,6 +22,15 @@ pub(crate) fn rate(text: &str) -> Result<DataRate, String> {
 /// `10m`, `250ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     packtrain_units::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// `7d` ago, or a day (`2026-11-22`) or a time of a day (`2026-11-22T08:30`, UTC).
+pub(crate) fn when(text: &str) -> Result<When, String> {
+    if let Some(at) = date::read(text) {
+        return Ok(When::At(at));
+    }
+    let wrong = |error| format!("{error}, or a day: 2026-11-22");
+    packtrain_units::parse_duration(text).map(When::Ago).map_err(wrong)
 }
 
 /// Seconds, since the option's name says so: `10`, `0.5`, but also `10s`.

@@ -53,8 +53,11 @@ fn values(settings: &Settings) -> Vec<Value> {
         let name = args::variable(&long);
         if let Some(value) = std::env::var_os(&name) {
             // A ticket is a secret, and this output is what people paste into reports.
-            let secret = long == "ticket";
-            let value = if secret { "(set)".into() } else { value.to_string_lossy().into_owned() };
+            let value = match long.as_str() {
+                "ticket" => "(set)".to_owned(),
+                "history" => args::without_password(&value.to_string_lossy()),
+                _ => value.to_string_lossy().into_owned(),
+            };
             let origin = Origin::Variable(name).to_string();
             values.push(Value { command: None, option: long, values: vec![value], origin });
         }
@@ -63,7 +66,10 @@ fn values(settings: &Settings) -> Vec<Value> {
         values.extend(file.values.iter().map(|setting| Value {
             command: setting.command.clone(),
             option: setting.option.clone(),
-            values: setting.values.clone(),
+            values: match setting.option.as_str() {
+                "history" => setting.values.iter().map(|v| args::without_password(v)).collect(),
+                _ => setting.values.clone(),
+            },
             origin: Origin::File(file.path.clone()).to_string(),
         }));
     }

@@ -15,12 +15,12 @@ use crate::signals;
 pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
     let record = match host(&args.what) {
         Some(place) => {
-            let request = request::probe(&place, &args.transport, &args.remote)?;
+            let request = request::probe(&place, &args.transport, &args.remote, &args.keep)?;
             let stop = request.stop.clone();
             signals::watch(&stop, false);
             probe(request, &Quiet)?
         }
-        None => find(&which(&args.what)?)?,
+        None => find(&which(&args.what)?, &args.keep.keep()?)?,
     };
     let diagnosis = judge(&record.evidence);
     if args.json {

@@ -31,6 +31,7 @@ fn server(args: PerfServerArgs, matches: &ArgMatches) -> Result<Code, Exit> {
         transport: args.transport,
         cc: args.cc,
         tests: args.tests,
+        history: args.keep.keep()?,
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
@@ -114,6 +115,7 @@ fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRe
         cc: args.cc,
         rate: policy.rate(args.rate),
         interval: args.interval,
+        history: args.keep.keep()?,
         stop,
     })
 }

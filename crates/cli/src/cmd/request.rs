@@ -12,7 +12,7 @@ use packtrain_units::{DataRate, Duration};
 
 use super::files_from;
 use crate::args::{
-    Bootstrap, CpArgs, FilterArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
+    Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
 };
 use crate::args::{VerifyArgs, nearness};
 use crate::exit::Exit;
@@ -85,8 +85,9 @@ pub(crate) fn probe(
     place: &OsString,
     transport: &TransportArgs,
     remote: &RemoteArgs,
+    keep: &KeepArgs,
 ) -> Result<CpRequest, Exit> {
-    let output = OutputArgs::silent();
+    let output = OutputArgs::silent(keep);
     // What is copied is made later.
     let source = OsString::from("./probe");
     request(&[source], place, Options::default(), transport, remote, &output)
@@ -130,6 +131,7 @@ fn request(
         retries: remote.retries,
         explain: output.explain,
         log_file: output.log_file.clone(),
+        history: output.keep.keep()?,
         stop: StopHandle::new(),
     })
 }

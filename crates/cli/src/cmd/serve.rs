@@ -32,6 +32,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         ports: args.ports,
         read_only: args.read_only,
         rate: policy.rate(args.rate),
+        history: args.keep.keep()?,
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
@@ -51,6 +52,7 @@ fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Ex
         root: root.clone(),
         cc: args.cc.clone(),
         rate: policy.rate(args.rate),
+        history: args.keep.keep()?,
         stop: stop.clone(),
     };
     signals::watch(&stop, false);

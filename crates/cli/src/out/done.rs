@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use packtrain_node::api::{CpuUse, Failure, FailureKind, LossCause, Outcome, PerfOutcome};
+use packtrain_node::api::{
+    CpuUse, Failure, FailureKind, LossCause, Outcome, PerfOutcome, failure_word,
+};
 use packtrain_units::Duration;
 use serde::Serialize;
 
@@ -196,22 +198,7 @@ pub(crate) fn millis(span: Duration) -> f64 {
 
 /// The word for a kind of failure.
 pub(crate) const fn kind(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::Usage => "usage",
-        FailureKind::SourceMissing => "source_missing",
-        FailureKind::Vanished => "vanished",
-        FailureKind::Changed => "changed",
-        FailureKind::Unreadable => "unreadable",
-        FailureKind::TargetMissing => "target_missing",
-        FailureKind::TargetRefused => "target_refused",
-        FailureKind::TargetFull => "target_full",
-        FailureKind::Temporary => "temporary",
-        FailureKind::NotAuthorised => "not_authorised",
-        FailureKind::Integrity => "integrity",
-        FailureKind::Protocol => "protocol",
-        FailureKind::Cancelled => "cancelled",
-        FailureKind::Fatal => "fatal",
-    }
+    failure_word(kind)
 }
 
 fn causes(loss: &LossCause) -> Losses<'_> {

@@ -66,6 +66,9 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     }
     worth(outcome.retransmitted.get(), format!("retransmitted: {}", outcome.retransmitted));
     parts.extend(outcome.verdict.as_deref().map(clean));
+    if !outcome.id.is_empty() && work != Work::DryRun {
+        parts.push(format!("id {}", outcome.id));
+    }
     parts.join("; ")
 }
 

@@ -11,7 +11,10 @@ mod diagnose;
 mod emulate;
 mod faults;
 mod guide;
+mod history;
 mod kill;
+#[path = "../../../history/tests/server/mod.rs"]
+mod postgres;
 mod rig;
 mod server;
 mod ssh;

@@ -12,7 +12,6 @@ fn features_of_later_versions_are_refused() {
         ("forecast --json", "`packtrain forecast` is not in this version"),
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
-        ("history", "`packtrain history` is not in this version"),
         ("cp --via auto a b", "depots are not in this version"),
         ("cp --via d1,d2 a b", "depots are not in this version"),
         ("cp --streams auto a b", "`auto` is not in this version"),
@@ -75,6 +74,13 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("key forget a:b:c", "[2001:db8::1]"),
         ("verify - x", "not pipes"),
         ("cp -q -v a b", "contradict"),
+        ("cp --history h.db a b", "whole path"),
+        ("cp --history mysql://h/x a b", "postgresql:// URL"),
+        ("cp --history postgresql://u:p@h/x a b", "a password does not belong on a command line"),
+        ("perf client h:1 --history=postgres://u:p@h/x", "a password does not belong"),
+        ("history xyz", "digits and the letters a to f"),
+        ("history --since 30", "`30` needs a unit"),
+        ("history --export xml", "csv, jsonl"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let output = home.run(&words);

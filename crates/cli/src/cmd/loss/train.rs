@@ -12,13 +12,14 @@ use packtrain_node::api::FailureKind;
 use super::{bad, failed, open, report};
 use crate::args::LossTrainArgs;
 use crate::exit::{Code, Exit, say};
+use crate::out::date;
 
 /// `packtrain loss train`.
 pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
     let mut trainer = Trainer::new(WordLength::new(args.word_length).unwrap_or_default());
     let mut provenance = Provenance {
         program: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
-        date: date(packtrain_io::clock::wall().as_nanos() / 1_000_000_000),
+        date: date::day(packtrain_io::clock::wall().as_nanos() / 1_000_000_000),
         seed: args.seed,
         notes: args.notes.clone(),
         ..Provenance::default()
@@ -96,36 +97,4 @@ fn name(path: &Path) -> String {
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Exit> {
     fs::write(path, bytes).map_err(|error| failed(FailureKind::Fatal, path, &error))
-}
-
-/// Year-month-day of a time in seconds since 1970, by Gregorian arithmetic.
-fn date(seconds: u64) -> String {
-    // Days since 1 March of the year 0, so that leap days end years.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + carry)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01"),
-            (951_782_399, "2000-02-28"),
-            (951_782_400, "2000-02-29"),
-            (951_868_800, "2000-03-01"),
-            (1_795_305_600, "2026-11-22"),
-            (1_798_761_599, "2026-12-31"),
-        ] {
-            assert_eq!(date(seconds), text);
-        }
-    }
 }

@@ -1,0 +1,78 @@
+//! `history`: what became of transfers.
+
+use packtrain_io::clock;
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_node::history::{Row, Wanted, find};
+
+use crate::args::{Export, HistoryArgs, When};
+use crate::exit::{Code, Exit, say};
+use crate::out::history;
+
+/// Rows of a list, unless the user says otherwise.
+const LISTED: u32 = 20;
+
+/// `packtrain history`.
+pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
+    let keep = args.keep.keep()?;
+    let export = if args.json { Some(Export::Jsonl) } else { args.export };
+    let wanted = wanted(args, export.is_some())?;
+    let failed = |text: String| NodeError::new(FailureKind::Fatal, text);
+    let rows = find(&keep, &wanted).map_err(|error| failed(error.to_string()))?;
+    if let Some(id) = &args.id {
+        only(id, &rows)?;
+    }
+    match export {
+        Some(Export::Csv) => history::csv(&rows),
+        Some(Export::Jsonl) => history::json_lines(&rows),
+        None if args.id.is_some() => rows.iter().for_each(history::whole),
+        None if rows.is_empty() => {
+            let place = keep.place().map_or_else(|| "none".to_owned(), |place| place.to_string());
+            say(&format!("no transfer to show: the history is {place}"));
+        }
+        None => history::list(&rows),
+    }
+    Ok(Code::DONE)
+}
+
+fn wanted(args: &HistoryArgs, export: bool) -> Result<Wanted, Exit> {
+    let id = args.id.as_ref().map(|id| id.to_ascii_lowercase());
+    if id.as_ref().is_some_and(|id| !id.bytes().all(|b| b.is_ascii_hexdigit())) {
+        return Err(Exit::usage(
+            "an id is made of digits and the letters a to f: `packtrain history` lists them",
+        ));
+    }
+    let most = match args.limit {
+        Some(0) => None,
+        Some(n) => Some(n),
+        None if export || id.is_some() => None,
+        None => Some(LISTED),
+    };
+    let since = args.since.map(|when| match when {
+        When::At(at) => at,
+        When::Ago(span) => clock::wall().saturating_sub(span),
+    });
+    Ok(Wanted {
+        id,
+        host: args.host.clone(),
+        transport: args.transport.clone(),
+        since,
+        failed: args.failed,
+        most,
+        ..Wanted::default()
+    })
+}
+
+/// The beginning of an id means one transfer.
+fn only(id: &str, rows: &[Row]) -> Result<(), Exit> {
+    let exact = |row: &&Row| row.id == id.to_ascii_lowercase();
+    if rows.is_empty() {
+        let text = format!("no transfer has the id {id}: `packtrain history` lists them");
+        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
+    }
+    if rows.len() > 1 && !rows.iter().any(|row| exact(&row)) {
+        let some: Vec<&str> = rows.iter().take(5).map(|row| row.id.as_str()).collect();
+        let text = format!("{} transfers have ids that begin so: {}", rows.len(), some.join(", "));
+        return Err(Exit::usage(text));
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! What `history` prints.
+
+use packtrain_node::history::{Point, Row, Value, column_names, values};
+use packtrain_units::{ByteCount, DataRate};
+use serde_json::{Map, Number, Value as Json};
+
+use super::summary::time;
+use super::{clean, date, json_line, line};
+
+/// Columns whose text is JSON already.
+const NESTED: &[&str] = &["transports", "series", "stream_samples", "tcp_info"];
+
+/// A line a transfer, the newest first.
+pub(crate) fn list(rows: &[Row]) {
+    let mut table = vec![
+        ["id", "began (UTC)", "what", "over", "bytes", "rate", "time", "ended", "from -> to"]
+            .map(str::to_owned),
+    ];
+    table.extend(rows.iter().map(cells));
+    let width = |i: usize| table.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..table[0].len()).map(width).collect();
+    for row in &table {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        line(padded.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+fn cells(row: &Row) -> [String; 9] {
+    let streams = row.streams.filter(|n| *n > 1).map(|n| format!(" x{n}")).unwrap_or_default();
+    [
+        row.id.clone(),
+        date::time(row.began),
+        row.kind.word().to_owned(),
+        clean(&format!("{}{streams}", row.transport)),
+        row.bytes_moved.to_string(),
+        rate(row.throughput),
+        time(row.elapsed),
+        row.ended.word().to_owned(),
+        one_line(&format!(
+            "{} -> {}",
+            end(&row.source, &row.from_host),
+            end(&row.target, &row.to_host)
+        )),
+    ]
+}
+
+/// A place as it was written; the machine where none was.
+fn end<'a>(place: &'a str, host: &'a str) -> &'a str {
+    if place.is_empty() { host } else { place }
+}
+
+fn rate(rate: DataRate) -> String {
+    if rate == DataRate::ZERO { "-".to_owned() } else { rate.to_string() }
+}
+
+fn one_line(text: &str) -> String {
+    clean(&text.replace('\n', "\\n"))
+}
+
+/// All that is known of one transfer.
+pub(crate) fn whole(row: &Row) {
+    let say = |name: &str, text: String| {
+        if !text.is_empty() {
+            line(&format!("{name:<14} {}", one_line(&text)));
+        }
+    };
+    let count = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
+    let share = |x: Option<f64>| x.map(|x| format!("{:.0} %", x * 100.0)).unwrap_or_default();
+    say("id", row.id.clone());
+    say("what", format!("{} ({}, {})", row.kind.word(), row.side.word(), row.role.word()));
+    say("began", format!("{} UTC", date::time(row.began)));
+    say("ended", row.ended.word().to_owned());
+    say("error", row.error.clone().unwrap_or_default());
+    say("exit code", row.exit_code.map(|code| code.to_string()).unwrap_or_default());
+    say("from", format!("{}  ({})", row.source, row.from_host));
+    say("to", format!("{}  ({})", row.target, row.to_host));
+    say("peer", row.peer.clone());
+    say("at", format!("{} for {}, process {}", row.host, row.login, row.pid));
+    say("transport", row.transport.clone());
+    for one in &row.transports {
+        say("", format!("{}: {}", one.transport, one.bytes));
+    }
+    say("controller", row.controller.clone());
+    say("streams", row.streams.map(|n| n.to_string()).unwrap_or_default());
+    say("object", row.bytes.to_string());
+    say("moved", format!("{} in {}", row.bytes_moved, time(row.elapsed)));
+    say("files", format!("{} moved, {} failed", row.files, row.failed_files));
+    say("throughput", rate(row.throughput));
+    say("over time", curve(&row.series));
+    say("sent again", some(row.retransmitted));
+    say("least RTT", row.rtt.map(time).unwrap_or_default());
+    say("last RTT", row.srtt.map(time).unwrap_or_default());
+    say("packets sent", count(row.packets_sent));
+    say("packets lost", count(row.packets_lost));
+    say("host drops", count(row.host_drops));
+    say("loss cause", row.loss_cause.clone().unwrap_or_default());
+    say("verdict", row.verdict.clone().unwrap_or_default());
+    say("TCP control", row.tcp_cc.clone().unwrap_or_default());
+    say("TCP_INFO", row.tcp_info.clone().unwrap_or_default());
+    for sample in &row.stream_samples {
+        say("measured", format!("{} streams: {}", sample.streams, sample.throughput));
+    }
+    say("load", row.load.map(|load| format!("{load:.2}")).unwrap_or_default());
+    say("source busy", share(row.source_busy));
+    say("target busy", share(row.target_busy));
+    if row.evidence.is_some() {
+        say("more", format!("packtrain diagnose {}", row.id));
+    }
+}
+
+fn some(bytes: ByteCount) -> String {
+    if bytes == ByteCount::ZERO { String::new() } else { bytes.to_string() }
+}
+
+/// Throughput over time as a line of bars, and what its highest means.
+fn curve(points: &[Point]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let Some(best) = points.iter().map(|point| point.rate).max().filter(|r| *r > DataRate::ZERO)
+    else {
+        return String::new();
+    };
+    let bar = |point: &Point| {
+        let share = point.rate.as_bps() as f64 / best.as_bps() as f64;
+        BARS[((share * BARS.len() as f64) as usize).min(BARS.len() - 1)]
+    };
+    let bars: String = points.iter().map(bar).collect();
+    format!("{bars} at most {best}")
+}
+
+/// An object a line, its fields named as columns are.
+pub(crate) fn json_lines(rows: &[Row]) {
+    for row in rows {
+        let fields = values(row).map(|(name, value)| (name.to_owned(), json(name, value)));
+        json_line(&fields.collect::<Map<_, _>>());
+    }
+}
+
+fn json(name: &str, value: Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Int(n) => n.into(),
+        Value::Real(x) => Number::from_f64(x).map_or(Json::Null, Json::Number),
+        Value::Text(text) if NESTED.contains(&name) => {
+            let none = if name == "tcp_info" { Json::Null } else { Json::Array(Vec::new()) };
+            serde_json::from_str(&text).unwrap_or(none)
+        }
+        Value::Text(text) => text.into(),
+    }
+}
+
+/// A header and a line a row (RFC 4180, but lines end as they do here).
+pub(crate) fn csv(rows: &[Row]) {
+    line(&column_names().collect::<Vec<_>>().join(","));
+    for row in rows {
+        let cells: Vec<String> = values(row).map(|(_, value)| cell(value)).collect();
+        line(&cells.join(","));
+    }
+}
+
+fn cell(value: Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Int(n) => n.to_string(),
+        Value::Real(x) => x.to_string(),
+        Value::Text(text) if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::Text(text) => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_they_must() {
+        let text = |t: &str| cell(Value::Text(t.to_owned()));
+        assert_eq!(text("plain"), "plain");
+        assert_eq!(text("a,\"b\"\nc"), "\"a,\"\"b\"\"\nc\"");
+        assert_eq!(cell(Value::Real(0.25)), "0.25");
+    }
+
+    #[test]
+    fn a_curve_is_drawn() {
+        let point = |s, mbps| Point { at: Duration::from_secs(s), rate: DataRate::from_mbps(mbps) };
+        assert_eq!(curve(&[point(1, 0), point(2, 50), point(3, 100)]), "▁▅█ at most 100 Mbit/s");
+        assert_eq!(curve(&[point(1, 0)]), "");
+    }
+
+    #[test]
+    fn nested_columns_stay_nested() {
+        let list = "[{\"at\":1,\"rate\":2}]".to_owned();
+        assert_eq!(json("series", Value::Text(list))[0]["rate"], 2);
+        assert_eq!(json("series", Value::Text(String::new())), Json::Array(Vec::new()));
+        assert_eq!(json("source", Value::Text("[1]".into())), "[1]");
+    }
+}
