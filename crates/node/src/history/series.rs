@@ -95,7 +95,7 @@ mod tests {
             let mut series = Series::default();
             let (mut at, mut bytes) = (Duration::ZERO, ByteCount::ZERO);
             for (ms, more) in steps {
-                at = at + Duration::from_millis(ms);
+                at += Duration::from_millis(ms);
                 bytes = ByteCount(bytes.get() + more);
                 series.note(at, bytes);
             }
