@@ -195,6 +195,8 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             Err(SendError::TooBig) => {
                 self.io.too_big += 1;
                 let size = ByteCount(transmit.segment.min(transmit.len) as u64);
+                let smallest = self.io.smallest_refused.unwrap_or(size);
+                self.io.smallest_refused = Some(smallest.min(size));
                 self.flow.too_large(clock::now(), size);
             }
             Err(SendError::Refused(_)) => self.io.refused += 1,

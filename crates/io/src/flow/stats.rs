@@ -1,7 +1,7 @@
 //! What a network thread counts beside the engine.
 
 use packtrain_proto::FlowStats;
-use packtrain_units::{Duration, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 /// Counters of the sockets and the thread of one end of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct IoStats {
     pub refused: u64,
     /// Datagrams larger than the first link.
     pub too_big: u64,
+    /// The smallest of those.
+    pub smallest_refused: Option<ByteCount>,
     /// Receive calls that brought something.
     pub receives: u64,
     /// Messages (coalesced batches) that came in them.

@@ -244,8 +244,8 @@ pub struct PathPart {
     pub refused_sends: u64,
     /// Datagrams that this system knew to be too large for the way, probes among them.
     pub too_big: u64,
-    /// The smallest MTU of this machine's devices, those to itself apart.
-    pub device_mtu: Option<ByteCount>,
+    /// The smallest of them.
+    pub smallest_refused: Option<ByteCount>,
     /// Times the breaker acted.
     pub braked: u64,
 }

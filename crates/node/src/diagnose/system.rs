@@ -207,19 +207,6 @@ fn limit(dir: &Path, second: bool) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
-/// The smallest MTU of the devices, loopback apart.
-pub(crate) fn device_mtu() -> Option<ByteCount> {
-    let devices = fs::read_dir("/sys/class/net").ok()?;
-    devices
-        .flatten()
-        .filter(|device| device.file_name() != "lo")
-        .filter_map(|device| {
-            let text = fs::read_to_string(device.path().join("mtu")).ok()?;
-            text.trim().parse().ok().map(ByteCount)
-        })
-        .min()
-}
-
 /// Periods, those throttled, and nanoseconds throttled.
 fn throttling(dir: &Path) -> (u64, u64, u64) {
     let text = fs::read_to_string(dir.join("cpu.stat")).unwrap_or_default();

@@ -232,6 +232,7 @@ impl Look {
             part.mtu = flow.mtu;
             part.refused_sends = io.refused;
             part.too_big = io.too_big;
+            part.smallest_refused = io.smallest_refused;
         }
         part
     }

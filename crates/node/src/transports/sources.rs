@@ -362,7 +362,6 @@ impl SourceTransports {
             moved.shares.iter().filter(|s| s.0 == name).map(|s| s.1).sum::<ByteCount>()
         };
         (part.by_tcp, part.by_pipe) = (by("tcp"), by("pipe"));
-        part.device_mtu = crate::diagnose::system::device_mtu();
         part.asked_rate = Look::rate(self.plan.rate_bps);
         let name = moved.shares.first().map(|s| s.0.as_str()).or(self.current());
         part.transport = name.unwrap_or("none").to_owned();

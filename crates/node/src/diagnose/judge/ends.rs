@@ -113,7 +113,7 @@ fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Fi
     let sealed = sealing.time_for(bytes);
     let of_cpu = Work::share(sealed, cpu, 1);
     let of_time = Work::share(sealed, elapsed, 1);
-    let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.3, 0.55));
+    let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.2, 0.4));
     let says = format!("encryption at the {} end was the limit", place(role));
     let remedy = "use a machine (or a virtual one) whose processor shows AES instructions (`grep \
                   -w aes /proc/cpuinfo`)";

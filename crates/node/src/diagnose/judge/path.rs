@@ -86,7 +86,10 @@ impl Series {
         if self.most < 2.0 * self.floor {
             return 0.0;
         }
-        ramp(self.at_loss / self.most, 0.25, 0.5)
+        // Full at any rate, or fuller than at other times.
+        let full = ramp(self.at_loss / self.most, 0.7, 0.9);
+        let fuller = ramp(self.at_loss / self.mean.max(1e-6), 1.1, 1.4);
+        full.max(ramp(self.at_loss / self.most, 0.25, 0.5) * fuller)
     }
 
     /// Whether the same arrives in every interval.
@@ -209,7 +212,8 @@ fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
     if !small || path.by_udp == ByteCount::ZERO {
         return;
     }
-    let known = path.device_mtu.is_some_and(|mtu| mtu < path.mtu_begun + ByteCount(20));
+    // A system that knows refuses such datagrams; larger ones are only tried.
+    let known = path.smallest_refused.is_some_and(|size| size <= path.mtu_begun);
     found.push(
         Finding::new(
             Limiter::MtuBlackHole,
