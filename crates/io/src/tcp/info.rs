@@ -48,6 +48,8 @@ pub struct TcpInfo {
     pub receiver_limited: Option<Duration>,
     /// Time held back by our send buffer.
     pub send_buffer_limited: Option<Duration>,
+    /// Bytes that the receiver's window allows to be in flight.
+    pub receiver_window: Option<ByteCount>,
     /// Name of the congestion control in force.
     pub congestion: String,
 }
@@ -98,6 +100,7 @@ fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
         busy: long_micros(168),
         receiver_limited: long_micros(176),
         send_buffer_limited: long_micros(184),
+        receiver_window: u32_at(228).map(|n| ByteCount(u64::from(n))),
         congestion,
     })
 }
@@ -121,6 +124,7 @@ mod tests {
         assert!(!info.congestion.is_empty());
         assert_eq!(info.acked.map(ByteCount::get), Some(10_001), "with the SYN");
         assert_eq!(info.sent, Some(ByteCount(10_000)));
+        assert!(info.receiver_window.is_none_or(|window| window.get() > 10_000), "{info:?}");
         assert_eq!(tcp_info(&server).unwrap().received, Some(ByteCount(10_000)));
     }
 

@@ -330,8 +330,14 @@ pub struct Sample {
 pub struct LossWord {
     /// `network`, `cpu`, `hybrid`, `link` or `inconclusive`.
     pub cause: String,
-    /// Probability that the receiving host did it.
+    /// Probability that the receiving host did it, in the mean of the packets lost.
     pub p_cpu: f64,
+    /// The share of the judged losses that were given this cause.
+    pub share: f64,
+    /// Packets lost that were judged.
+    pub lost: u64,
+    /// Windows with losses that were judged.
+    pub windows: u64,
 }
 
 /// TCP streams, all together.
@@ -346,6 +352,8 @@ pub struct TcpPart {
     pub receiver_limited: Duration,
     /// Time held back by the send buffer.
     pub send_buffer_limited: Duration,
+    /// What the receivers' windows allowed to be under way, when last looked at.
+    pub receiver_window: Option<ByteCount>,
     /// Sent again.
     pub retransmitted: ByteCount,
     /// Sent in all.

@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use packtrain_io::flow::FlowSnapshot;
 use packtrain_io::tcp::{TcpInfo, tcp_info};
-use packtrain_proto::Limit;
+use packtrain_proto::{Limit, LossTally};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::mover::Waiting;
 use super::tcp::TcpStream;
-use crate::diagnose::{Net, PathPart, Race, Sample, TcpPart, Waits};
+use crate::diagnose::{LossWord, Net, PathPart, Race, Sample, TcpPart, Waits};
 
 /// How often it is seen what a sender waits for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -162,6 +162,7 @@ impl Look {
             busy: total(|i| i.busy),
             receiver_limited: total(|i| i.receiver_limited),
             send_buffer_limited: total(|i| i.send_buffer_limited),
+            receiver_window: infos.iter().filter_map(|i| i.receiver_window).reduce(|a, b| a + b),
             retransmitted: ByteCount(lost),
             sent: ByteCount(sent),
             best_rate: infos.iter().filter_map(|i| i.delivery_rate).max().max(before),
@@ -233,6 +234,7 @@ impl Look {
             part.refused_sends = io.refused;
             part.too_big = io.too_big;
             part.smallest_refused = io.smallest_refused;
+            part.loss = word(&flow.loss);
         }
         part
     }
@@ -241,4 +243,16 @@ impl Look {
     pub(super) fn rate(bps: Option<u64>) -> Option<DataRate> {
         bps.map(DataRate::from_bps)
     }
+}
+
+/// What the flow's loss classifier says of most of what was lost.
+fn word(tally: &LossTally) -> Option<LossWord> {
+    let cause = tally.cause()?;
+    Some(LossWord {
+        cause: cause.name().to_owned(),
+        p_cpu: tally.p_cpu().unwrap_or(0.0),
+        share: tally.of(cause) as f64 / tally.lost.max(1) as f64,
+        lost: tally.lost,
+        windows: tally.windows,
+    })
 }

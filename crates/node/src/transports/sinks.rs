@@ -127,7 +127,8 @@ impl SinkTransports {
                 let events = |_: FlowEvent| {};
                 self.up = clock::now();
                 let first = sockets.first().and_then(|s| s.buffer_sizes().ok());
-                self.sizes = first.map(|sizes| (sizes, sockets.len()));
+                // The other end may have fewer.
+                self.sizes = first.map(|sizes| (sizes, sockets.len().min(offer.udp.len())));
                 match udp::start_receiver(&self.plan, sockets, &flow, offer, assembly, events) {
                     Ok(handle) => {
                         let waker = handle.waker();

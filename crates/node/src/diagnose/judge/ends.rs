@@ -84,8 +84,8 @@ fn quota(end: &End, role: PartRole, found: &mut Vec<Finding>) {
         "the processor quota of the cgroup at the {} end ({quota:.2} cores) was the limit",
         place(role)
     );
-    let remedy = "raise cpu.max of the cgroup (containers: --cpus, resources.limits.cpu; systemd: \
-                  CPUQuota=)";
+    let remedy = "raise cpu.max of the cgroup (`docker update --cpus 2 NAME`, resources.limits.cpu \
+                  of a pod, `systemctl set-property UNIT CPUQuota=200%`)";
     found.push(
         Finding::new(Limiter::CgroupQuota, sure, says, remedy)
             .fact("quota", format!("{quota:.2} cores"))
@@ -115,8 +115,8 @@ fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Fi
     let of_time = Work::share(sealed, elapsed, 1);
     let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.2, 0.4));
     let says = format!("encryption at the {} end was the limit", place(role));
-    let remedy = "use a machine (or a virtual one) whose processor shows AES instructions (`grep \
-                  -w aes /proc/cpuinfo`)";
+    let remedy = "use a machine whose processor shows AES instructions (`grep -m1 -w aes \
+                  /proc/cpuinfo`); a virtual one may hide those of its host (qemu: `-cpu host`)";
     found.push(
         Finding::new(Limiter::Encryption, sure, says, remedy)
             .fact("one thread here seals", sealing)
@@ -135,7 +135,11 @@ fn processor(
     let cpu = &end.cpu;
     let (want, waited) = hunger(cpu);
     let used = Work::share(cpu.used, cpu.elapsed, 1) / cpu.cores.max(1.0);
-    let strength = (ramp(want, 0.6, 0.9)).max(ramp(waited, 0.15, 0.4)).max(ramp(used, 0.6, 0.9));
+    // A thread that sleeps much of the time is held up by something else than the processor, even
+    // where each time that it wakes it has to wait for a core.
+    let strength = (ramp(want, 0.6, 0.9))
+        .max(ramp(waited, 0.15, 0.4) * ramp(want, 0.5, 0.75))
+        .max(ramp(used, 0.6, 0.9));
     // Wanting much is a limit only if the others wait for this end.
     let sure = strength * (0.55 + 0.37 * ramp(weight, 0.1, 0.5));
     let cause = match role {
@@ -149,9 +153,11 @@ fn processor(
         if others { ": other work there keeps this from it" } else { "" }
     );
     let remedy = if others {
-        "end or move the other work there, or give this one precedence (nice -n -5, cpu.weight)"
+        "end or move the other work there (`top` shows it), or give this one precedence (`nice -n \
+         -5 packtrain ...`, cpu.weight of its cgroup)"
     } else {
-        "use faster cores, or fewer bytes: one copy uses few cores, several copies use more"
+        "use faster cores; `--transport tcp --streams 4`, or several copies of parts of the tree \
+         side by side, use more of them"
     };
     let mut finding = Finding::new(cause, sure, says, remedy)
         .fact("cores", format!("{:.0}", cpu.cores))
@@ -185,8 +191,9 @@ fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
             Limiter::SourceDisk,
             sure,
             "the disk of the sending end was the limit",
-            "read from a faster disk, or from more of them; over a network file system more \
-             copies side by side may help",
+            "see how busy it is (`iostat -x 1`, `nfsiostat 1`); read from a faster disk or from \
+             more of them; a network file system may gain by `mount -o nconnect=8` or by several \
+             copies side by side",
         )
         .fact("readers waited for the disk", percent(waiting))
         .fact("sender waited for bytes", percent(held.bytes))
@@ -211,7 +218,8 @@ fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Find
             Limiter::TargetDisk,
             sure,
             "the disk of the receiving end was the limit",
-            "write to a faster disk, or to more of them; `--inplace` saves a rename, not the \
+            "see how busy it is (`iostat -x 1`, `nfsiostat 1`); write to a faster disk or to more \
+             of them; a network file system may gain by `mount -o nconnect=8`; nothing saves the \
              syncs: cp ends when everything is on stable storage",
         )
         .fact("writers waited for the disk", percent(writing))
@@ -231,8 +239,9 @@ fn source_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
             Limiter::SourceMetadata,
             sure,
             "listing and opening files at the sending end was the limit",
-            "the file system's metadata server is slow: copy from a client near to it, pack small \
-             files (tar), or name what to copy with --files-from",
+            "the file system's metadata server is slow: copy from a client near to it, name what \
+             to copy with --files-from, or send small files as one: `tar -cf - DIR | packtrain cp \
+             - HOST:DIR.tar`",
         )
         .fact("operations on names", end.names.count)
         .fact("each took", seconds(end.names.each()))
@@ -256,8 +265,8 @@ fn target_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
             Limiter::TargetMetadata,
             sure,
             "making and naming files at the receiving end was the limit",
-            "the file system's metadata server is slow: write through a client near to it, or \
-             pack small files (tar) and unpack them there",
+            "the file system's metadata server is slow: write through a client near to it, or keep \
+             small files as one: `tar -cf - DIR | packtrain cp - HOST:DIR.tar`",
         )
         .fact("operations on names", count)
         .fact("each took", seconds(each))
@@ -287,8 +296,8 @@ fn small_files(evidence: &Evidence, held: &Held, found: &mut Vec<Finding>) {
             Limiter::SmallFiles,
             sure,
             "many small files were the limit: work for each of them, not their bytes",
-            "pack them (tar) if they are read as one anyway; several copies of parts of the tree \
-             side by side use more cores",
+            "send them as one if they are read as one anyway: `tar -cf - DIR | packtrain cp - \
+             HOST:DIR.tar`; several copies of parts of the tree side by side use more cores",
         )
         .fact("files", files)
         .fact("mean size", packtrain_units::ByteCount(mean))

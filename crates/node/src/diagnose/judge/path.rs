@@ -6,15 +6,31 @@ use super::super::evidence::{Evidence, PathPart, Sample, Work};
 use super::ends::Held;
 use super::{Finding, Limiter, goodput, percent, ramp, seconds};
 
+/// So many losses have a pattern.
+const ENOUGH_LOST: u64 = 20;
 /// Losses below this share are nobody's limit.
 const LOSS: f64 = 2e-4;
 /// Buffers that hold less than this are overrun by an ordinary scheduler's latency.
 const LATENCY: Duration = Duration::from_millis(8);
+/// The least length of intervals in which a policer shows.
+const MERGED: Duration = Duration::from_millis(500);
 
-/// The share of the lost datagrams that the receiving host dropped or refused.
+/// The share of the lost datagrams that the receiving host dropped or refused, by its own count;
+/// where it counts fewer, by the pattern of what was lost.
 pub(super) fn host_share(path: &PathPart) -> f64 {
     let host = path.host_drops.saturating_add(path.refused_packets) as f64;
-    if path.lost_packets == 0 { 0.0 } else { (host / path.lost_packets as f64).min(1.0) }
+    if path.lost_packets == 0 {
+        return 0.0;
+    }
+    let counted = host / path.lost_packets as f64;
+    let word = path.loss.as_ref().filter(|word| word.lost >= ENOUGH_LOST);
+    let judged = word.map_or(0.0, |word| match word.cause.as_str() {
+        "cpu" => word.share * word.p_cpu,
+        // Both had a part in it.
+        "hybrid" => word.share * 0.5,
+        _ => 0.0,
+    });
+    counted.max(judged).clamp(0.0, 1.0)
 }
 
 /// Looks at the path.
@@ -28,7 +44,7 @@ pub(super) fn look(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding
     blocked(path, found);
     black_hole(path, found);
     buffer(evidence, path, found);
-    window(evidence, path, by(path.by_tcp), &held, found);
+    window(evidence, path, by(path.by_tcp), (&series, &held), found);
     losses(path, &series, &held, found);
     full(path, &series, &held, by(path.by_pipe), found);
 }
@@ -47,6 +63,8 @@ struct Series {
     at_loss: f64,
     /// Less than this is noise.
     floor: f64,
+    /// The least round trip.
+    rtt: Duration,
 }
 
 fn bps(bytes: ByteCount, span: Duration) -> f64 {
@@ -77,6 +95,7 @@ impl Series {
             mean,
             at_loss,
             floor: (rtt * 0.05).max(3e-3),
+            rtt: path.min_rtt.unwrap_or_default(),
             busy,
         }
     }
@@ -92,55 +111,56 @@ impl Series {
         full.max(ramp(self.at_loss / self.most, 0.25, 0.5) * fuller)
     }
 
-    /// Whether the same arrives in every interval.
-    fn flat(&self) -> f64 {
-        // The begin is a search and the end a rest.
+    /// Longer intervals: what a loss has to do with what was sent shows when the round trip
+    /// between the two matters less, and the burst that a policer lets pass. The begin is a
+    /// search and the end a rest.
+    fn merged(&self) -> Vec<Sample> {
         let middle = self.busy.get(4..self.busy.len().saturating_sub(2)).unwrap_or_default();
-        let mut rates: Vec<f64> = middle.iter().map(|s| bps(s.arrived, s.span)).collect();
-        if rates.len() < 5 {
-            return 0.0;
-        }
-        rates.sort_by(f64::total_cmp);
-        let (low, rate, high) =
-            (rates[rates.len() / 5], rates[rates.len() / 2], rates[rates.len() * 4 / 5]);
-        1.0 - ramp((high - low) / rate.max(1.0), 0.25, 0.7)
-    }
-
-    /// How much it looks like a policer: nothing lost below a rate, all above it.
-    fn policed(&self) -> f64 {
-        let lossy: Vec<&Sample> = self.busy.iter().filter(|s| share(s) >= 0.005).collect();
-        if lossy.len() < 4 || self.loss < 0.004 {
-            return 0.0;
-        }
-        let mut rates: Vec<f64> = lossy.iter().map(|s| bps(s.arrived, s.span)).collect();
-        rates.sort_by(f64::total_cmp);
-        let (rate, low) = (rates[rates.len() / 2], rates[rates.len() / 5]);
-        let high = rates[rates.len() * 4 / 5];
-        // Whatever is sent, the same arrives.
-        let flat = 1.0 - ramp((high - low) / rate.max(1.0), 0.25, 0.7);
-        let mean = |of: &[&Sample]| {
-            let sum =
-                |part: fn(&Sample) -> ByteCount| of.iter().map(|s| part(s)).sum::<ByteCount>();
-            let (lost, sent) = (sum(|s| s.lost).get(), sum(|s| s.sent).get());
-            if sent == 0 { None } else { Some(lost as f64 / sent as f64) }
-        };
-        let (above, below): (Vec<&Sample>, Vec<&Sample>) =
-            self.busy.iter().partition(|s| bps(s.sent, s.span) > 1.1 * rate);
-        let below: Vec<&Sample> =
-            below.into_iter().filter(|s| bps(s.sent, s.span) < 0.98 * rate).collect();
-        match (mean(&above), mean(&below)) {
-            // A random loss takes the same share at any rate.
-            (Some(above), Some(below)) if above > 0.0 => {
-                flat * (1.0 - ramp(below / above, 0.15, 0.5))
+        let long = MERGED.max(self.rtt * 4);
+        let mut merged = Vec::new();
+        let mut sum = Sample::default();
+        for sample in middle {
+            sum.span += sample.span;
+            sum.sent += sample.sent;
+            sum.arrived += sample.arrived;
+            sum.lost += sample.lost;
+            if sum.span >= long {
+                merged.push(std::mem::take(&mut sum));
             }
-            (Some(above), None) => 0.8 * flat * ramp(above, 0.02, 0.06),
-            _ => 0.0,
         }
+        merged
     }
-}
 
-fn share(sample: &Sample) -> f64 {
-    sample.lost.get() as f64 / sample.sent.get().max(1) as f64
+    /// How much it looks like a policer: whatever is sent, the same arrives, so that what is sent
+    /// beyond it is lost. A link with errors takes the same share of whatever is sent.
+    fn policed(&self, capacity: Option<DataRate>) -> f64 {
+        let merged = self.merged();
+        if merged.len() < 4 || self.loss < 0.004 {
+            return 0.0;
+        }
+        let mut rates: Vec<f64> = merged.iter().map(|s| bps(s.arrived, s.span)).collect();
+        rates.sort_by(f64::total_cmp);
+        let of = |share: usize| rates[(rates.len() * share / 10).min(rates.len() - 1)];
+        let flat = 1.0 - ramp((of(8) - of(2)) / of(5).max(1.0), 0.2, 0.5);
+        // Of each byte that was sent more, so much was lost more.
+        let sent: Vec<f64> = merged.iter().map(|s| bps(s.sent, s.span)).collect();
+        let lost: Vec<f64> = merged.iter().map(|s| bps(s.lost, s.span)).collect();
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        let (middle, losses) = (mean(&sent), mean(&lost));
+        let spread: f64 = sent.iter().map(|s| (s - middle).powi(2)).sum();
+        let both: f64 = sent.iter().zip(&lost).map(|(s, l)| (s - middle) * (l - losses)).sum();
+        let varied = (spread / sent.len() as f64).sqrt() / middle.max(1.0);
+        let slope = if spread > 0.0 { both / spread } else { 0.0 };
+        let share = losses / middle.max(1.0);
+        // Errors make it the share that is lost on the whole, a policer one.
+        let beyond = ramp((slope - share) / (1.0 - share).max(0.1), 0.15, 0.4);
+        // Who sends at an even pace shows none of it; but who bears losses would send more, were
+        // it not for the policer.
+        let room = capacity.map_or(0.0, |capacity| capacity.as_bps() as f64 / of(5).max(1.0));
+        let capped = 0.85 * ramp(room, 1.3, 2.0) * ramp(self.loss, 0.01, 0.04);
+        let known = ramp(varied, 0.04, 0.1);
+        flat * (known * beyond + (1.0 - known) * capped)
+    }
 }
 
 fn asked(path: &PathPart, series: &Series, found: &mut Vec<Finding>) {
@@ -217,7 +237,7 @@ fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
     found.push(
         Finding::new(
             Limiter::MtuBlackHole,
-            if known { 0.5 } else { 0.85 },
+            if known { 0.3 } else { 0.85 },
             format!(
                 "large packets vanish on the path and nobody says so (an MTU black hole): \
                  datagrams are down to {} bytes",
@@ -262,32 +282,38 @@ fn window(
     evidence: &Evidence,
     path: &PathPart,
     tcp_share: f64,
-    held: &Held,
+    (series, held): (&Series, &Held),
     found: &mut Vec<Finding>,
 ) {
     if let Some(tcp) = path.tcp.as_ref().filter(|t| tcp_share > 0.5 && !t.busy.is_zero()) {
         let receiver = Work::share(tcp.receiver_limited, tcp.busy, 1).min(1.0);
         let sender = Work::share(tcp.send_buffer_limited, tcp.busy, 1).min(1.0);
+        let rtt = path.min_rtt.unwrap_or_default();
+        // A paced sender is not always at the window when the kernel looks; but no more can be
+        // under way than it allows.
+        let under_way = series.arrived / 8.0 * rtt.as_secs_f64();
+        let used = tcp.receiver_window.map_or(0.0, |w| under_way / w.get().max(1) as f64);
         // A receiver that does not take its data closes its window too.
         let slow = ramp(held.full, 0.1, 0.4);
-        let sure = 0.92 * (ramp(receiver, 0.2, 0.5) * (1.0 - slow)).max(ramp(sender, 0.2, 0.5));
-        let (which, remedy) = if receiver >= sender {
+        let full = ramp(receiver, 0.2, 0.5).max(ramp(used, 0.6, 0.85));
+        let sure = 0.92 * (full * (1.0 - slow)).max(ramp(sender, 0.2, 0.5));
+        let (which, remedy) = if receiver.max(used) >= sender {
             ("the TCP window that the receiving system allows", "net.ipv4.tcp_rmem there")
         } else {
             ("the TCP send buffer that this system allows", "net.ipv4.tcp_wmem here")
         };
-        let rtt = path.min_rtt.unwrap_or_default();
         found.push(
             Finding::new(
                 Limiter::Window,
                 sure,
                 format!("{which} was the limit"),
                 format!(
-                    "raise the largest value of {remedy}, use --streams N, or --transport native, \
-                     which needs neither"
+                    "raise the largest value of {remedy} (`sysctl -w`, as root), use --streams N, or \
+                     --transport native, which needs neither"
                 ),
             )
             .fact("held back by the receiver's window", percent(receiver))
+            .fact("of that window under way", percent(used))
             .fact("held back by the send buffer", percent(sender))
             .fact("round trip", seconds(rtt))
             .fact("goodput", goodput(evidence)),
@@ -322,12 +348,11 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     if on_path < LOSS || series.busy.len() < 4 {
         return;
     }
-    let word = path.loss.as_ref().map(|l| l.cause.as_str());
-    let full = match word {
-        Some("network") => series.queue_at_loss().max(0.7),
-        Some("link") => series.queue_at_loss().min(0.2),
-        _ => series.queue_at_loss(),
-    };
+    // The classifier's `network` is the network as against the receiving host: random losses
+    // leave the same pattern as a queue that many share. What it calls a link's is one's.
+    let word = path.loss.as_ref().filter(|word| word.lost >= ENOUGH_LOST);
+    let link = word.filter(|word| word.cause == "link").map_or(0.0, |word| word.share);
+    let full = series.queue_at_loss() * (1.0 - 0.8 * link.clamp(0.0, 1.0));
     let weight = 0.5 + 0.5 * ramp(held.path, 0.2, 0.5);
     let facts = |finding: Finding| {
         let mut finding = finding
@@ -339,17 +364,18 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
             finding = finding.fact("capacity", capacity);
         }
         if let Some(loss) = &path.loss {
-            let text = format!("{} (host {})", loss.cause, percent(loss.p_cpu));
+            let text = format!(
+                "{} for {} of {} lost; the receiving host with {}",
+                loss.cause,
+                percent(loss.share),
+                loss.lost,
+                percent(loss.p_cpu)
+            );
             finding = finding.fact("loss classifier", text);
         }
         finding
     };
-    // A sender that bears losses keeps sending: what arrives stays far below what trains show.
-    let capped = path.capacity.map_or(0.0, |capacity| {
-        let room = capacity.as_bps() as f64 / series.arrived.max(1.0);
-        series.flat() * ramp(room, 1.3, 2.0) * ramp(on_path, 0.01, 0.04)
-    });
-    let policed = if path.by_udp > path.by_tcp { series.policed().max(capped) } else { 0.0 };
+    let policed = if path.by_udp > path.by_tcp { series.policed(path.capacity) } else { 0.0 };
     let policed = policed * (1.0 - full);
     found.push(facts(Finding::new(
         Limiter::UdpPoliced,
@@ -366,7 +392,7 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     let strength = ramp(on_path.log10(), -3.7, -2.7);
     found.push(facts(Finding::new(
         Limiter::LinkErrors,
-        0.9 * (1.0 - full) * (1.0 - 0.5 * policed) * weight * (0.6 + 0.4 * strength) * bears,
+        0.9 * (1.0 - full) * (1.0 - 0.7 * policed) * weight * (0.6 + 0.4 * strength) * bears,
         "the path loses packets without being full: link errors",
         "look for a bad cable, optic, radio link or duplex (`ethtool -S DEV`, `ip -s link`); \
          --transport native bears such losses best",
@@ -401,8 +427,8 @@ fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut V
         Limiter::Congestion,
         0.9 * others * by_path,
         "others fill the path: this transfer had its share",
-        "wait for a quieter hour, or ask the network's operator; more --streams take a larger \
-         share from the others",
+        "wait for a quieter hour, or ask the network's operator; `--transport tcp --streams 8` takes \
+         a larger share from the others",
     )));
     let sure = match used {
         Some(used) => ramp(used, 0.5, 0.8),
@@ -413,6 +439,7 @@ fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut V
         Limiter::PathRate,
         0.9 * sure * by_path,
         "the path was full: it can do no more",
-        "nothing at the ends helps: a faster path, or fewer bytes",
+        "nothing at the ends helps: a faster path, or fewer bytes (`tar -cf - DIR | zstd -T0 | \
+         packtrain cp - HOST:DIR.tar.zst`)",
     )));
 }

@@ -150,25 +150,28 @@ pub(super) fn probed(ceilings: &[Ceiling]) -> Option<Finding> {
         Stage::Read => (
             Limiter::SourceDisk,
             "the disk here would be the limit",
-            "read from a faster disk or from more of them",
+            "read from a faster disk or from more of them (`iostat -x 1` shows how busy it is)",
         ),
         Stage::Encrypt => (
             Limiter::SenderCpu,
             "this machine's processor would be the limit",
-            "send from a machine with faster cores",
+            "send from a machine with faster cores; `--transport tcp --streams 4` uses more of them",
         ),
-        Stage::Path => {
-            (Limiter::PathRate, "the path would be the limit", "nothing at the ends would help")
-        }
+        Stage::Path => (
+            Limiter::PathRate,
+            "the path would be the limit",
+            "nothing at the ends would help: a faster path, or fewer bytes (`tar -cf - DIR | \
+             zstd -T0 | packtrain cp - HOST:DIR.tar.zst`)",
+        ),
         Stage::Decrypt => (
             Limiter::ReceiverCpu,
             "the other machine's processor would be the limit",
-            "receive on a machine with faster cores",
+            "receive on a machine with faster cores; `--transport tcp --streams 4` uses more of them",
         ),
         Stage::Write => (
             Limiter::TargetDisk,
             "the disk there would be the limit",
-            "write to a faster disk or to more of them",
+            "write to a faster disk or to more of them (`iostat -x 1` there shows how busy it is)",
         ),
     };
     let mut finding = Finding::new(cause, sure, says, remedy);
