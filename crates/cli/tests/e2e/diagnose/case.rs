@@ -1,0 +1,168 @@
+//! A transfer that is to be slow: its hosts, its path, and what is said of it.
+//!
+//! Networks are `packtrain emulate`'s; what is slow in a system (disks, file servers) is made slow
+//! by strace, which lets a process's system calls wait; processors are taken away by others that
+//! spin beside, or by a cgroup. One case at a time, so that they do not measure each other.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::rig::{Rig, skipped};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// No other case runs meanwhile.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same, for what a busy machine would hide for the reason `why`: it runs when
+/// `PACKTRAIN_E2E_CAUSES=1`, as `cargo xtask nightly` sets it.
+pub(super) fn quiet(why: &str) -> Option<MutexGuard<'static, ()>> {
+    let wanted = std::env::var("PACKTRAIN_E2E_CAUSES").as_deref() == Ok("1");
+    if !wanted {
+        eprintln!("not run: it wants PACKTRAIN_E2E_CAUSES=1 and a quiet machine: {why}");
+    }
+    wanted.then(alone)
+}
+
+/// Whether a program is there.
+pub(super) fn has(program: &str) -> bool {
+    let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    let there = there.is_ok_and(|out| out.status.success());
+    if !there {
+        skipped(&format!("no {program}"));
+    }
+    there
+}
+
+/// A transfer that is to be slow.
+pub(super) struct Case {
+    pub(super) rig: Rig,
+    /// Options of `emulate`.
+    path: &'static str,
+    /// Shell commands on the far host before its server, such as `sysctl`; a wrapper comes before
+    /// the server's own command.
+    pub(super) far: String,
+    pub(super) far_wrap: String,
+    /// Options of the server.
+    pub(super) serve: &'static str,
+    /// The same on the near host.
+    pub(super) near: String,
+    pub(super) near_wrap: String,
+    /// Arguments of `cp`.
+    cp: &'static str,
+    /// Mebibytes of the one file.
+    size: u64,
+    /// How many small files, of 2000 bytes.
+    pub(super) files: u64,
+}
+
+/// What was said of a transfer.
+pub(super) struct Said {
+    /// The object of `diagnose last --json`.
+    pub(super) json: Value,
+    /// What `cp --json` and all that ran wrote before.
+    pub(super) before: String,
+}
+
+impl Case {
+    pub(super) fn new(path: &'static str, cp: &'static str, size: u64) -> Self {
+        let none = String::new;
+        let rig = Rig::local();
+        let (far, far_wrap, near, near_wrap) = (none(), none(), none(), none());
+        Self { rig, path, far, far_wrap, serve: "", near, near_wrap, cp, size, files: 0 }
+    }
+
+    fn fill(&self) -> PathBuf {
+        let source = self.rig.path("source");
+        fs::create_dir(&source).expect("a folder");
+        for n in 0..self.files {
+            fs::write(source.join(format!("{n:06}")), [n as u8; 2000]).expect("a small file");
+        }
+        if self.size > 0 {
+            let mut file = File::create(source.join("big")).expect("a file");
+            let mut block = vec![0; 1 << 20];
+            for n in 0..self.size {
+                for (at, byte) in block.iter_mut().enumerate() {
+                    *byte = (at as u64 * 131 + n * 7 + (at as u64 >> 8)) as u8;
+                }
+                file.write_all(&block).expect("room");
+            }
+        }
+        source
+    }
+
+    /// Runs it; none where there are no namespaces.
+    pub(super) fn run(&self) -> Option<Said> {
+        let source = self.fill();
+        let program = env!("CARGO_BIN_EXE_packtrain");
+        let (ticket, out) = (self.rig.path("ticket"), self.rig.path("served"));
+        fs::create_dir(&out).expect("a folder");
+        let (ticket, out) = (ticket.display(), out.display());
+        let Self { far, far_wrap, serve, near, near_wrap, cp, .. } = self;
+        let far = format!(
+            "{far} exec {far_wrap} {program} serve --listen 10.77.0.2:7876 --root {out} \
+             --ticket-file {ticket} {serve}"
+        );
+        let near = format!(
+            "while [ ! -s {ticket} ]; do sleep 0.05; done; {near} {near_wrap} {program} cp -r \
+             --retries 0 --json --ticket @{ticket} {cp} {} pt://10.77.0.2:7876/out && {program} \
+             diagnose last --json",
+            source.display()
+        );
+        let mut command = self.rig.packtrain();
+        command.arg("emulate").args(self.path.split_whitespace()).arg("--best-effort");
+        let ended = self.rig.run(command.args(["--far", &far, "--", "sh", "-c", &near]));
+        if ended.code == 7 && ended.stderr.contains("namespaces") {
+            skipped(&format!("no namespaces: {}", ended.stderr));
+            return None;
+        }
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let text = String::from_utf8_lossy(&ended.stdout);
+        let last = text.lines().last().unwrap_or_default();
+        let before = format!("{text}\n{}", ended.stderr);
+        Some(Said { json: serde_json::from_str(last).expect("a line of JSON"), before })
+    }
+
+    /// Runs it and checks the cause.
+    #[track_caller]
+    pub(super) fn is(&self, cause: &str) -> Option<Said> {
+        let said = self.run()?;
+        said.check(cause);
+        Some(said)
+    }
+}
+
+impl Said {
+    /// The first finding is `cause`, and likely, with evidence, a remedy and ceilings.
+    #[track_caller]
+    pub(super) fn check(&self, cause: &str) {
+        let Self { json, before } = self;
+        let none = Vec::new();
+        let findings = json["findings"].as_array().unwrap_or(&none);
+        let list: Vec<String> = findings
+            .iter()
+            .map(|f| format!("{} {}", f["cause"].as_str().unwrap_or("?"), f["sure"]))
+            .collect();
+        // What a table of causes and verdicts is made of.
+        eprintln!("provoked {cause}: {}", list.join(", "));
+        if let Some(dir) = std::env::var_os("PACKTRAIN_E2E_KEEP") {
+            let name = format!("{cause}-{}.json", json["id"].as_str().unwrap_or("?"));
+            fs::write(PathBuf::from(dir).join(name), json.to_string()).expect("a place to keep it");
+        }
+        let pretty = serde_json::to_string_pretty(&json["findings"]).unwrap_or_default();
+        let whole = format!("{pretty}\n{}\n{before}", json["evidence"]);
+        assert_eq!(json["cause"], cause, "{whole}");
+        assert_eq!(json["how_sure"], "likely", "{whole}");
+        let first = &findings[0];
+        assert!(first["evidence"].as_array().is_some_and(|facts| !facts.is_empty()), "{whole}");
+        assert!(first["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{whole}");
+        assert!(json["ceilings"].as_array().is_some_and(|c| !c.is_empty()), "{whole}");
+    }
+}

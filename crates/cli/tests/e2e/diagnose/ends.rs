@@ -1,0 +1,222 @@
+//! Causes at the ends: processors, disks, names, buffers.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::case::{Case, alone, has, quiet};
+use crate::rig::{is_root, skipped};
+
+/// A process whose system calls of this kind take so much longer.
+fn slowed(calls: &str, micros: u64) -> String {
+    format!(
+        "strace -f --seccomp-bpf -o /dev/null -e trace={calls} -e \
+         inject={calls}:delay_enter={micros}"
+    )
+}
+
+/// Processes that spin on core 0 as long as this shell, or what it becomes, runs; ahead of others
+/// where that is allowed. They begin when the server has.
+fn spinning(case: &Case, count: u32) -> String {
+    format!(
+        "me=$$; (while [ ! -s {} ]; do sleep 0.05; done; for n in $(seq {count}); do nice -n -5 \
+         taskset -c 0 sh -c \"while kill -0 $me; do :; done\" & done) 2>/dev/null & ",
+        case.rig.path("ticket").display()
+    )
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_slow_disk_to_read_from() {
+    let _alone = alone();
+    if !has("strace") {
+        return;
+    }
+    let mut source = Case::new("--rate 500mbit --rtt 4ms", "", 60);
+    source.near_wrap = slowed("pread64", 300_000);
+    source.is("source-disk");
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_slow_disk_to_write_to() {
+    let _alone = alone();
+    if !has("strace") {
+        return;
+    }
+    let mut target = Case::new("--rate 500mbit --rtt 4ms", "", 60);
+    target.far_wrap = slowed("pwrite64,fdatasync,fsync,syncfs", 40_000);
+    target.is("target-disk");
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_slow_file_server_to_read_from() {
+    let _alone = alone();
+    if !has("strace") {
+        return;
+    }
+    let mut source = Case::new("--rate 200mbit --rtt 4ms", "", 0);
+    source.files = 800;
+    source.near_wrap = slowed("openat2,openat", 8_000);
+    source.is("source-metadata");
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_slow_file_server_to_write_to() {
+    let _alone = alone();
+    if !has("strace") {
+        return;
+    }
+    let mut target = Case::new("--rate 200mbit --rtt 4ms", "", 0);
+    target.files = 800;
+    target.far_wrap = slowed("openat2,openat,renameat,renameat2", 8_000);
+    target.is("target-metadata");
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn many_small_files() {
+    let _alone = alone();
+    let mut case = Case::new("--rate 1gbit --rtt 2ms", "", 0);
+    case.files = 6_000;
+    case.is("small-files");
+}
+
+#[test]
+#[ignore = "namespaces and a quiet machine"]
+fn others_use_the_receivers_processor() {
+    let Some(_alone) = quiet("the other core has to be free for the sender") else { return };
+    let mut receiver = Case::new("--rate 400mbit --rtt 10ms", "", 60);
+    receiver.far = spinning(&receiver, 4);
+    receiver.far_wrap = "taskset -c 0".to_owned();
+    receiver.near_wrap = "taskset -c 1".to_owned();
+    receiver.is("receiver-cpu");
+}
+
+#[test]
+#[ignore = "namespaces and a quiet machine"]
+fn others_use_the_senders_processor() {
+    let Some(_alone) = quiet("the other core has to be free for the receiver") else { return };
+    let mut sender = Case::new("--rate 400mbit --rtt 10ms", "", 60);
+    sender.near = spinning(&sender, 4);
+    sender.near_wrap = "taskset -c 0".to_owned();
+    sender.far_wrap = "taskset -c 1".to_owned();
+    sender.is("sender-cpu");
+}
+
+/// A cgroup with a quota of processor time, of either version; removed at the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(share: f64) -> Option<Self> {
+        let name = format!("packtrain-e2e-{}", std::process::id());
+        let period = 50_000;
+        let quota = (share * f64::from(period)) as u64;
+        let first = PathBuf::from("/sys/fs/cgroup/cpu").join(&name);
+        if fs::create_dir(&first).is_ok() {
+            let group = Self(first);
+            fs::write(group.0.join("cpu.cfs_period_us"), period.to_string()).ok()?;
+            fs::write(group.0.join("cpu.cfs_quota_us"), quota.to_string()).ok()?;
+            return Some(group);
+        }
+        let second = PathBuf::from("/sys/fs/cgroup").join(&name);
+        fs::create_dir(&second).ok()?;
+        let group = Self(second);
+        fs::write(group.0.join("cpu.max"), format!("{quota} {period}")).ok()?;
+        Some(group)
+    }
+
+    fn enter(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs;", self.0.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It is empty when the last process in it has gone.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_processor_quota_of_the_receiver() {
+    let _alone = alone();
+    let Some(group) = is_root().then(|| Group::new(0.06)).flatten() else {
+        return skipped("no cgroup to be made");
+    };
+    let mut case = Case::new("--rate 400mbit --rtt 10ms", "", 30);
+    case.far = group.enter();
+    case.is("cgroup-quota");
+}
+
+#[test]
+#[ignore = "namespaces"]
+fn a_processor_quota_of_the_sender() {
+    let _alone = alone();
+    let Some(group) = is_root().then(|| Group::new(0.06)).flatten() else {
+        return skipped("no cgroup to be made");
+    };
+    let mut case = Case::new("--rate 400mbit --rtt 10ms", "", 30);
+    case.near = group.enter();
+    case.is("cgroup-quota");
+}
+
+#[test]
+#[ignore = "namespaces and a quiet machine"]
+fn a_processor_that_encrypts_slowly() {
+    let Some(_alone) = quiet("the processor has to be encryption's alone") else { return };
+    // The library is told not to use the processor's instructions for AES.
+    let slow = "env OPENSSL_ia32cap=~0xffffffff00000000:~0xffffffffffffffff";
+    let mut case = Case::new("--rate 2gbit --rtt 1ms", "", 300);
+    (case.near_wrap, case.far_wrap) = (slow.to_owned(), slow.to_owned());
+    case.is("encryption");
+}
+
+/// A filter, as containers have them, that takes the request for a larger receive buffer and does
+/// nothing: `prctl(PR_SET_SECCOMP)` with a program that answers `setsockopt(SO_RCVBUF)` with 0.
+const SMALL_BUFFERS: &str = r#"
+import ctypes, os, struct, sys
+def bpf(code, jt, jf, k): return struct.pack("HBBI", code, jt, jf, k)
+LD, JEQ, RET = 0x20, 0x15, 0x06
+ALLOW, ERRNO_0 = 0x7fff0000, 0x00050000
+rules = [
+    bpf(LD, 0, 0, 0), bpf(JEQ, 0, 5, 54),    # setsockopt
+    bpf(LD, 0, 0, 24), bpf(JEQ, 0, 3, 1),    # SOL_SOCKET
+    bpf(LD, 0, 0, 32), bpf(JEQ, 0, 1, 8),    # SO_RCVBUF
+    bpf(RET, 0, 0, ERRNO_0), bpf(RET, 0, 0, ALLOW),
+]
+code = ctypes.create_string_buffer(b"".join(rules))
+prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, prog, 0, 0): sys.exit("no seccomp")
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+#[ignore = "namespaces"]
+fn buffers_that_do_not_last_a_pause() {
+    let _alone = alone();
+    if !has("python3") {
+        return;
+    }
+    let mut case = Case::new("--rate 300mbit --rtt 10ms", "--transport native", 60);
+    let script = case.rig.path("small-buffers.py");
+    fs::write(&script, SMALL_BUFFERS).expect("a file");
+    // One port open, so one socket; and a system that lets it stand for 30 ms now and then.
+    case.serve = "--ports 7880-7880";
+    case.far = "me=$$; (while kill -STOP $me; do sleep 0.03; kill -CONT $me; sleep 0.2; done) \
+                2>/dev/null &"
+        .to_owned();
+    case.far_wrap = format!("python3 {}", script.display());
+    if let Some(said) = case.is("socket-buffer") {
+        assert!(said.before.contains("receive buffers"), "{}", said.before);
+    }
+}
