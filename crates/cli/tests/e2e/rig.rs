@@ -84,7 +84,14 @@ impl Rig {
 
     /// `packtrain` with nothing of the user's in its environment.
     pub(crate) fn packtrain(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_packtrain"));
+        self.packtrain_by(&[])
+    }
+
+    /// The same, run by another program, such as `nice`.
+    pub(crate) fn packtrain_by(&self, by: &[&str]) -> Command {
+        let mut words = by.iter().copied().chain([env!("CARGO_BIN_EXE_packtrain")]);
+        let mut command = Command::new(words.next().expect("packtrain at least"));
+        command.args(words);
         command
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_CONFIG_HOME", self.path("config"))

@@ -339,8 +339,8 @@ fn losses_by_their_pattern() {
         })
     };
     is(&random("network", 0.0, 0.001), Limiter::LinkErrors);
-    is(&random("link", 0.0, 0.030), Limiter::LinkErrors);
-    assert_ne!(random("network", 0.0, 0.030).first().cause, Limiter::LinkErrors);
+    is(&random("link", 0.0, 0.007), Limiter::LinkErrors);
+    assert_ne!(random("network", 0.0, 0.007).first().cause, Limiter::LinkErrors);
     assert_ne!(random("cpu", 0.99, 0.001).first().cause, Limiter::LinkErrors);
 }
 

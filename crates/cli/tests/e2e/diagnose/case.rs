@@ -14,6 +14,16 @@ use serde_json::Value;
 
 use crate::rig::{Rig, skipped};
 
+/// Runs a command before all others: in a session of its own, since systems share processors
+/// among sessions first (`autogroup`).
+const FIRST: &[&str] = &[
+    "setsid",
+    "sh",
+    "-c",
+    "{ echo -10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -10 \"$@\"",
+    "sh",
+];
+
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// No other case runs meanwhile.
@@ -116,7 +126,9 @@ impl Case {
              diagnose last --json",
             source.display()
         );
-        let mut command = self.rig.packtrain();
+        // Hosts and network come before whatever else this machine does, where that is allowed: it
+        // is to be slow for one reason only.
+        let mut command = self.rig.packtrain_by(FIRST);
         command.arg("emulate").args(self.path.split_whitespace()).arg("--best-effort");
         let ended = self.rig.run(command.args(["--far", &far, "--", "sh", "-c", &near]));
         if ended.code == 7 && ended.stderr.contains("namespaces") {

@@ -112,7 +112,9 @@ fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Fi
     }
     let sealed = sealing.time_for(bytes);
     let of_cpu = Work::share(sealed, cpu, 1);
-    let of_time = Work::share(sealed, elapsed, 1);
+    // Time in which others had the core is not encryption's, as long as it had some.
+    let had = (1.0 - hunger(&end.cpu).1).clamp(0.3, 1.0);
+    let of_time = Work::share(sealed, elapsed, 1) / had;
     let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.2, 0.4));
     let says = format!("encryption at the {} end was the limit", place(role));
     let remedy = "use a machine whose processor shows AES instructions (`grep -m1 -w aes \
@@ -121,7 +123,7 @@ fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Fi
         Finding::new(Limiter::Encryption, sure, says, remedy)
             .fact("one thread here seals", sealing)
             .fact("of the network's processor time", percent(of_cpu.min(1.0)))
-            .fact("of the whole time", percent(of_time.min(1.0))),
+            .fact("of the time that it had a core", percent(of_time.min(1.0))),
     );
 }
 
@@ -182,7 +184,8 @@ fn processor(
 }
 
 fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
-    let waiting = Work::share(end.data.idle(), end.elapsed, end.threads);
+    let waiting =
+        without_cores(end, "read-", Work::share(end.data.idle(), end.elapsed, end.threads));
     let mut sure = 0.94 * ramp(waiting, 0.2, 0.6);
     // Who is slow is waited for; without such counts (a local copy) the time has to speak.
     sure *= 0.6 + 0.4 * ramp(held.bytes.max(held.work), 0.15, 0.4);
@@ -201,12 +204,20 @@ fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
     );
 }
 
+/// What is left of the share of time in which these threads' work stood still when the time in which
+/// they waited for a core, not for a disk, is taken off.
+fn without_cores(end: &End, name: &str, share: f64) -> f64 {
+    let thread = end.cpu.hungriest.as_ref().filter(|thread| thread.name.starts_with(name));
+    (share - thread.map_or(0.0, |thread| thread.waited)).max(0.0)
+}
+
 fn mean(work: &Work) -> String {
     packtrain_units::ByteCount(work.bytes.get() / work.count.max(1)).to_string()
 }
 
 fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Finding>) {
     let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
+    let writing = without_cores(end, "write-", writing);
     let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
     // A sender that is through waits for the rest to be written.
     let waiting = held.by_sink().max(held.work);

@@ -12,6 +12,8 @@ const ENOUGH_LOST: u64 = 20;
 const LOSS: f64 = 2e-4;
 /// Buffers that hold less than this are overrun by an ordinary scheduler's latency.
 const LATENCY: Duration = Duration::from_millis(8);
+/// Sockets that a flow uses where it may.
+const PORTS: u64 = 8;
 /// The least length of intervals in which a policer shows.
 const MERGED: Duration = Duration::from_millis(500);
 
@@ -264,12 +266,22 @@ fn buffer(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
     let tight = 1.0 - ramp(covers.as_secs_f64() / LATENCY.as_secs_f64(), 1.0, 4.0);
     let sure = 0.9 * ramp(share, 1e-5, 1e-3) * ramp(host_share(path), 0.05, 0.4) * tight;
     let want = buffers.each.get().clamp(2 << 20, 64 << 20).next_power_of_two() * 4;
+    // A system grants twice its limit; less than the limit was not even asked of it.
+    let mut remedy = match buffers.limit {
+        Some(limit) if buffers.each < limit => "there something (a seccomp filter?) keeps it from \
+                                                setting SO_RCVBUF: let that through"
+            .to_owned(),
+        _ => format!("there, as root: sysctl -w net.core.rmem_max={want}"),
+    };
+    if buffers.sockets < PORTS {
+        remedy += &format!("; let it use {PORTS} ports (--ports A-B): each brings a buffer");
+    }
     found.push(
         Finding::new(
             Limiter::SocketBuffer,
             sure,
             "the UDP receive buffers of the receiving machine are too small for this rate",
-            format!("there, as root: sysctl -w net.core.rmem_max={want}"),
+            remedy,
         )
         .fact("buffers", format!("{} of {}", buffers.sockets, buffers.each))
         .fact("hold", seconds(covers))
@@ -285,56 +297,40 @@ fn window(
     (series, held): (&Series, &Held),
     found: &mut Vec<Finding>,
 ) {
-    if let Some(tcp) = path.tcp.as_ref().filter(|t| tcp_share > 0.5 && !t.busy.is_zero()) {
-        let receiver = Work::share(tcp.receiver_limited, tcp.busy, 1).min(1.0);
-        let sender = Work::share(tcp.send_buffer_limited, tcp.busy, 1).min(1.0);
-        let rtt = path.min_rtt.unwrap_or_default();
-        // A paced sender is not always at the window when the kernel looks; but no more can be
-        // under way than it allows.
-        let under_way = series.arrived / 8.0 * rtt.as_secs_f64();
-        let used = tcp.receiver_window.map_or(0.0, |w| under_way / w.get().max(1) as f64);
-        // A receiver that does not take its data closes its window too.
-        let slow = ramp(held.full, 0.1, 0.4);
-        let full = ramp(receiver, 0.2, 0.5).max(ramp(used, 0.6, 0.85));
-        let sure = 0.92 * (full * (1.0 - slow)).max(ramp(sender, 0.2, 0.5));
-        let (which, remedy) = if receiver.max(used) >= sender {
-            ("the TCP window that the receiving system allows", "net.ipv4.tcp_rmem there")
-        } else {
-            ("the TCP send buffer that this system allows", "net.ipv4.tcp_wmem here")
-        };
-        found.push(
-            Finding::new(
-                Limiter::Window,
-                sure,
-                format!("{which} was the limit"),
-                format!(
-                    "raise the largest value of {remedy} (`sysctl -w`, as root), use --streams N, or \
-                     --transport native, which needs neither"
-                ),
-            )
-            .fact("held back by the receiver's window", percent(receiver))
-            .fact("of that window under way", percent(used))
-            .fact("held back by the send buffer", percent(sender))
-            .fact("round trip", seconds(rtt))
-            .fact("goodput", goodput(evidence)),
-        );
-    }
-    let waits = &path.waits;
-    let flow_window = waits.window as f64 / waits.total().max(1) as f64;
-    if path.transport == "udt" && path.by_udp > path.by_tcp {
-        let lost = path.lost_packets as f64 / path.sent_packets.max(1) as f64;
-        let sure = 0.8 * ramp(flow_window, 0.4, 0.7) * (1.0 - ramp(lost, 1e-3, 1e-2));
-        found.push(
-            Finding::new(
-                Limiter::Window,
-                sure,
-                "UDT's flow window was the limit",
-                "use --transport native, whose window grows with the path",
-            )
-            .fact("waited for the window", percent(flow_window))
-            .fact("window", path.cwnd),
-        );
-    }
+    let tcp = path.tcp.as_ref().filter(|t| tcp_share > 0.5 && !t.busy.is_zero());
+    let Some(tcp) = tcp else { return };
+    let receiver = Work::share(tcp.receiver_limited, tcp.busy, 1).min(1.0);
+    let sender = Work::share(tcp.send_buffer_limited, tcp.busy, 1).min(1.0);
+    let rtt = path.min_rtt.unwrap_or_default();
+    // A paced sender is not always at the window when the kernel looks; but no more can be
+    // under way than it allows.
+    let under_way = series.arrived / 8.0 * rtt.as_secs_f64();
+    let used = tcp.receiver_window.map_or(0.0, |w| under_way / w.get().max(1) as f64);
+    // A receiver that does not take its data closes its window too.
+    let slow = ramp(held.full, 0.1, 0.4);
+    let full = ramp(receiver, 0.2, 0.5).max(ramp(used, 0.6, 0.85));
+    let sure = 0.92 * (full * (1.0 - slow)).max(ramp(sender, 0.2, 0.5));
+    let (which, remedy) = if receiver.max(used) >= sender {
+        ("the TCP window that the receiving system allows", "net.ipv4.tcp_rmem there")
+    } else {
+        ("the TCP send buffer that this system allows", "net.ipv4.tcp_wmem here")
+    };
+    found.push(
+        Finding::new(
+            Limiter::Window,
+            sure,
+            format!("{which} was the limit"),
+            format!(
+                "raise the largest value of {remedy} (`sysctl -w`, as root), use --streams N, or \
+                 --transport native, which needs neither"
+            ),
+        )
+        .fact("held back by the receiver's window", percent(receiver))
+        .fact("of that window under way", percent(used))
+        .fact("held back by the send buffer", percent(sender))
+        .fact("round trip", seconds(rtt))
+        .fact("goodput", goodput(evidence)),
+    );
 }
 
 fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding>) {
@@ -352,7 +348,7 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     // leave the same pattern as a queue that many share. What it calls a link's is one's.
     let word = path.loss.as_ref().filter(|word| word.lost >= ENOUGH_LOST);
     let link = word.filter(|word| word.cause == "link").map_or(0.0, |word| word.share);
-    let full = series.queue_at_loss() * (1.0 - 0.8 * link.clamp(0.0, 1.0));
+    let full = series.queue_at_loss() * (1.0 - 0.9 * link.clamp(0.0, 1.0));
     let weight = 0.5 + 0.5 * ramp(held.path, 0.2, 0.5);
     let facts = |finding: Finding| {
         let mut finding = finding
@@ -390,9 +386,11 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     let steady = if by_udp { path.transport == "native" } else { model };
     let bears = if steady { 0.7 } else { 1.0 };
     let strength = ramp(on_path.log10(), -3.7, -2.7);
+    // Where the host lost most of them, the few others may be its doing too.
+    let ours = 1.0 - ramp(host, 0.5, 0.9);
     found.push(facts(Finding::new(
         Limiter::LinkErrors,
-        0.9 * (1.0 - full) * (1.0 - 0.7 * policed) * weight * (0.6 + 0.4 * strength) * bears,
+        0.9 * (1.0 - full) * (1.0 - 0.7 * policed) * weight * (0.6 + 0.4 * strength) * bears * ours,
         "the path loses packets without being full: link errors",
         "look for a bad cable, optic, radio link or duplex (`ethtool -S DEV`, `ip -s link`); \
          --transport native bears such losses best",
