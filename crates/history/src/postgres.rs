@@ -21,7 +21,8 @@ use crate::tls::Tls;
 pub(crate) struct Postgres {
     place: String,
     client: Client,
-    runtime: Runtime,
+    /// Taken when it is dropped.
+    runtime: Option<Runtime>,
 }
 
 type Result<T> = std::result::Result<T, HistoryError>;
@@ -53,8 +54,14 @@ impl Postgres {
             });
             Ok(client)
         });
-        let client = connected.map_err(failed)?;
-        let mut db = Self { place, client, runtime };
+        let client = match connected {
+            Ok(client) => client,
+            Err(text) => {
+                runtime.shutdown_background();
+                return Err(failed(text));
+            }
+        };
+        let mut db = Self { place, client, runtime: Some(runtime) };
         // Somebody else's lock must not hold a transfer's end up for longer.
         db.batch(&format!(
             "SET statement_timeout = {0}; SET lock_timeout = {0}; SET client_min_messages = error",
@@ -67,7 +74,8 @@ impl Postgres {
         &self,
         work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        let done = self.runtime.block_on(async { timeout(PATIENCE * 2, work).await });
+        let runtime = self.runtime.as_ref().expect("there until it is dropped");
+        let done = runtime.block_on(async { timeout(PATIENCE * 2, work).await });
         let done = done.map_err(|_| "no answer".to_owned()).and_then(|done| done.map_err(text));
         done.map_err(|text| HistoryError::Other { place: self.place.clone(), text })
     }
@@ -83,6 +91,15 @@ impl Postgres {
     pub(crate) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>> {
         let rows = self.wait(self.client.query(sql, &parameters(values)))?;
         Ok(rows.iter().map(|row| (0..row.len()).map(|i| cell(row, i)).collect()).collect())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // A resolver that does not answer is not waited for.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
