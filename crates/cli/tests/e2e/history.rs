@@ -224,7 +224,9 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     }
     let ticket = fs::read_to_string(rig.path("ticket")).expect("a ticket");
     let mut put = rig.cp();
-    put.args(["--transport", "tcp", "--json", "--ticket", ticket.trim()]);
+    // Slow enough for the streams to be looked at while they run.
+    put.args(["--transport", "tcp", "--rate", "10mbit"]);
+    put.args(["--json", "--ticket", ticket.trim()]);
     let put = rig.ok(put.arg(rig.path("a")).arg(format!("pt://127.0.0.1:{port}/b")));
     let near = &rows(&rig, &[])[0];
     assert_eq!((&near["role"], &near["side"]), (&"source".into(), &"caller".into()));
