@@ -5,9 +5,13 @@
 //! a precise timeout, and it never touches a disk: a [`Payload`] that has no bytes says
 //! `Pending`, the thread sleeps, and whoever brings the bytes calls [`Waker::wake`].
 //!
+//! A feedback that has a channel beside its datagrams gets it from whoever owns the flow:
+//! [`FlowHandle::beside`].
+//!
 //! Commands come in through [`FlowHandle`]; what happens is told to a closure that runs on the
 //! thread and must not block, for example one that sends into a channel.
 
+mod beside;
 mod driver;
 mod handle;
 mod judge;
@@ -26,6 +30,7 @@ use driver::Driver;
 use nothing::{NoPayload, NoPlacement};
 
 pub use crate::thread::Waker;
+pub use beside::{Beside, Inward, Outward};
 pub use handle::FlowHandle;
 pub use stats::{FlowSnapshot, IoStats};
 
@@ -108,10 +113,16 @@ where
     let shared = Arc::new(Mutex::new(FlowSnapshot::empty(clock::now())));
     let board = Arc::clone(&shared);
     let judge = judge::Judge::new(waker.clone());
+    let (line, beside) = if flow.wants_reliable() {
+        let (line, beside) = beside::pair(waker.clone());
+        (Some(line), Some(beside))
+    } else {
+        (None, None)
+    };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         // A panic in foreign code must not leave the owner waiting for an event.
         let run = std::panic::AssertUnwindSafe(|| {
-            Driver::new(sockets, flow, payload, placement, inbox, (sleeper, judge), board)
+            Driver::new(sockets, flow, payload, placement, inbox, (sleeper, judge, line), board)
                 .run(&mut events)
         });
         match std::panic::catch_unwind(run) {
@@ -119,5 +130,5 @@ where
             Err(_) => events(FlowEvent::Panicked),
         }
     })?;
-    Ok(FlowHandle::new(commands, waker, shared, thread))
+    Ok(FlowHandle::new(commands, waker, shared, thread, beside))
 }

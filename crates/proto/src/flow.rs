@@ -12,7 +12,7 @@ use crate::codec::header::{Header, expand};
 use crate::codec::keys::{Opener, Sealer};
 use crate::codec::sealing::Sealing;
 use crate::codec::unit;
-use crate::config::{CoreConfig, FlowConfig, FlowError};
+use crate::config::{CoreConfig, FeedbackKind, FlowConfig, FlowError};
 use crate::core::edge::{Arrivals, Left};
 use crate::core::{Core, Envelope};
 use crate::seam::{BATCH_BYTES, CloseReason, Datagrams, Event, Payload, Placement, Transmit};
@@ -31,6 +31,8 @@ pub struct Flow {
     ecn: u8,
     /// What a data packet costs beside its payload, in bytes.
     overhead: usize,
+    /// It has a channel beside its datagrams.
+    reliable: bool,
     text: Vec<u8>,
 }
 
@@ -53,6 +55,7 @@ impl Flow {
             flow_id: config.flow_id,
             ecn: if config.ecn { ECT0 } else { 0 },
             overhead: config.feedback.overhead(),
+            reliable: config.feedback == FeedbackKind::Sabul,
             text: Vec::with_capacity(2048),
         })
     }
@@ -99,6 +102,12 @@ impl Flow {
             self.core.on_arrivals(now, received_at, ecn, &arrivals, placement.room());
         }
         arrivals.good
+    }
+
+    /// Whether there must be a channel beside the datagrams that loses nothing, for
+    /// [`poll_reliable`](Self::poll_reliable) and [`handle_reliable`](Self::handle_reliable).
+    pub fn wants_reliable(&self) -> bool {
+        self.reliable
     }
 
     /// The next message for the channel that loses nothing, which feedback `sabul` has beside its

@@ -148,6 +148,7 @@ pub(crate) fn code_of(reason: &CloseReason) -> u8 {
         CloseReason::OptimisticAck => 4,
         CloseReason::Breaker => 5,
         CloseReason::Protocol(_) => 6,
+        CloseReason::Channel => 7,
     }
 }
 
@@ -160,6 +161,7 @@ pub(crate) fn reason_of(code: u8) -> CloseReason {
         4 => CloseReason::OptimisticAck,
         5 => CloseReason::Breaker,
         6 => CloseReason::Protocol("the peer says that we did"),
+        7 => CloseReason::Channel,
         _ => CloseReason::Abandoned,
     }
 }

@@ -156,6 +156,9 @@ pub enum CloseReason {
     /// The circuit breaker stopped it: persistent loss without progress.
     #[error("stopped by the circuit breaker: persistent loss without progress")]
     Breaker,
+    /// Feedback `sabul`: the channel beside the datagrams, which loses nothing, broke.
+    #[error("the control connection beside the datagrams broke")]
+    Channel,
     /// The peer sent something authentic but senseless.
     #[error("the peer broke the protocol: {0}")]
     Protocol(&'static str),

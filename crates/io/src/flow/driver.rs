@@ -9,6 +9,7 @@ use packtrain_proto::{
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::FlowEvent;
+use super::beside::{Heard, Line};
 use super::handle::Command;
 use super::judge::Judge;
 use super::stats::{FlowSnapshot, IoStats};
@@ -30,6 +31,10 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// Turns in a row in which the engine asked for another at once and nothing came of it, after
 /// which it has to wait a little: a mistake there must not become a spinning thread.
 const EMPTY_TURNS: u32 = 8;
+/// Bytes of the channel beside the datagrams taken in a turn, in pieces of whoever reads it.
+const HEAR_TURN: usize = 16;
+/// When a full queue of that channel is looked at again.
+const SAY_AGAIN: Duration = Duration::from_millis(5);
 /// How little.
 const BREATH: Duration = Duration::from_micros(50);
 /// The longest sleep: nothing depends on it.
@@ -43,6 +48,9 @@ pub(super) struct Driver<P, Q> {
     inbox: Receiver<Command>,
     sleeper: Sleeper,
     judge: Judge,
+    /// The channel beside the datagrams, and whether it has to wait.
+    line: Option<Line>,
+    held_back: bool,
     board: Arc<Mutex<FlowSnapshot>>,
     slab: RecvSlab,
     out: Vec<u8>,
@@ -66,7 +74,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         payload: P,
         placement: Q,
         inbox: Receiver<Command>,
-        (sleeper, judge): (Sleeper, Judge),
+        (sleeper, judge, line): (Sleeper, Judge, Option<Line>),
         board: Arc<Mutex<FlowSnapshot>>,
     ) -> Self {
         let now = clock::now();
@@ -78,6 +86,8 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             inbox,
             sleeper,
             judge,
+            line,
+            held_back: false,
             board,
             slab: RecvSlab::new(),
             out: vec![0; BATCH_BYTES],
@@ -97,13 +107,15 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         let mut bed = Bed::new();
         loop {
             self.obey();
+            let heard = self.hear();
             let now = clock::now();
             if self.flow.poll_timeout().is_some_and(|t| t <= now) {
                 self.flow.handle_timeout(now);
             }
             self.pass_judgement();
             let done = self.io.sends + self.io.receives;
-            let more = self.transmit();
+            let more = self.transmit() || heard;
+            self.say();
             self.tell(events);
             let now = clock::now();
             if self.is_over(now) {
@@ -142,6 +154,28 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
                 Err(TryRecvError::Disconnected) => return self.close(CloseReason::Abandoned),
             }
         }
+    }
+
+    /// Takes what came by the channel beside the datagrams; true when there may be more.
+    fn hear(&mut self) -> bool {
+        let Some(line) = &mut self.line else { return false };
+        for _ in 0..HEAR_TURN {
+            match line.hear() {
+                Heard::Bytes(bytes) => self.flow.handle_reliable(clock::now(), &bytes),
+                Heard::Nothing => return false,
+                Heard::Broken => {
+                    self.close(CloseReason::Channel);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Passes on what is to go by that channel.
+    fn say(&mut self) {
+        let Self { line: Some(line), flow, .. } = self else { return };
+        self.held_back = line.say(|| flow.poll_reliable());
     }
 
     fn close(&mut self, reason: CloseReason) {
@@ -307,6 +341,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         let engine = self.flow.poll_timeout().unwrap_or(Time::MAX).max(breath);
         let goodbye = self.closing.unwrap_or(Time::MAX);
         let publish = if self.dirty { self.published + PUBLISH } else { Time::MAX };
-        engine.min(goodbye).min(publish).min(now + LONGEST)
+        let again = if self.held_back { now + SAY_AGAIN } else { Time::MAX };
+        engine.min(again).min(goodbye).min(publish).min(now + LONGEST)
     }
 }

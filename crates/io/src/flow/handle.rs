@@ -9,6 +9,7 @@ use crossbeam_channel::Sender;
 use packtrain_proto::CloseReason;
 use packtrain_units::Offset;
 
+use super::beside::Beside;
 use super::stats::FlowSnapshot;
 use crate::thread::Waker;
 
@@ -30,6 +31,7 @@ pub struct FlowHandle {
     waker: Waker,
     shared: Arc<Mutex<FlowSnapshot>>,
     thread: Option<JoinHandle<()>>,
+    beside: Option<Beside>,
 }
 
 impl FlowHandle {
@@ -38,8 +40,15 @@ impl FlowHandle {
         waker: Waker,
         shared: Arc<Mutex<FlowSnapshot>>,
         thread: JoinHandle<()>,
+        beside: Option<Beside>,
     ) -> Self {
-        Self { commands, waker, shared, thread: Some(thread) }
+        Self { commands, waker, shared, thread: Some(thread), beside }
+    }
+
+    /// The channel that is to go by a stream beside the datagrams, if the flow's feedback has one;
+    /// once. Until bytes move there the peer hears nothing of what arrives: assign nothing before.
+    pub fn beside(&mut self) -> Option<Beside> {
+        self.beside.take()
     }
 
     /// Sender: moves these bytes, after those assigned before.

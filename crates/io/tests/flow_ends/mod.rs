@@ -13,7 +13,7 @@ use packtrain_io::flow::{FlowEvent, FlowHandle, spawn_receiver, spawn_sender};
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy};
 use packtrain_proto::{
-    Event, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite,
+    Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite,
 };
 use packtrain_units::{ByteCount, Offset};
 
@@ -110,11 +110,12 @@ pub fn join(
 ) -> Ends {
     let secret = entropy::bytes();
     let now = clock::now();
-    let sending = config(Role::Sender, secret, there);
+    let feedback = if cc.starts_with("sabul") { FeedbackKind::Sabul } else { FeedbackKind::Native };
+    let sending = FlowConfig { feedback, ..config(Role::Sender, secret, there) };
     let seed = entropy::seed();
     let control = ControllerConfig { mtu: sending.mtu, seed, now, ceiling: None, rtt: None };
     let controller = build(cc, &control).unwrap();
-    let receiving = config(Role::Receiver, secret, here);
+    let receiving = FlowConfig { feedback, ..config(Role::Receiver, secret, here) };
     let (ready, asked, broken) = <(Arc<AtomicU64>, Arc<AtomicU64>, Arc<AtomicBool>)>::default();
     ready.store(u64::MAX, Ordering::SeqCst);
     let source = Source {
