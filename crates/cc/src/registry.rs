@@ -101,6 +101,7 @@ pub fn names() -> &'static [&'static str] {
         "fobs:blind",
         "sabul",
         "sabul:linear",
+        "sabul:step",
         "sabul:multiplicative",
         "sabul:proportional",
         "sabul:reduce",

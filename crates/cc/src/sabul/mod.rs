@@ -3,15 +3,26 @@
 //!
 //! What the paper leaves open, and what is done here:
 //!
-//! - *The step of a change of the rate.* It is 0.5 % of the rate that the flow began with. On a
-//!   saturated path a change of the rate by so much changes the loss by as much, so from a loss
-//!   below 0.5 % a step up leads to one below 1 %, never across the whole band. Five times less
-//!   would take longer to leave a wrong first rate than the paper's transfer of 128 MB lasts.
+//! - *The step up* is 0.5 % of the rate. A path that is full loses 1 - capacity / rate, so a
+//!   change of the rate by so much changes the loss by as much: from below 0.5 % a step up leads
+//!   to below 1 %, never across the whole band. Five times less would take longer to leave a wrong
+//!   first rate than the paper's transfer of 128 MB lasts. But a path whose queue is empty loses
+//!   nothing until that is full, by when the rate is too high by the root of 2 q s / t (a queue of
+//!   q seconds, steps s every t seconds): so where the rate had to fall, the steps after it are
+//!   half as long, down to 0.1 %, and as long again after eight up in a row.
 //! - *When it rises.* While less than 0.5 % is lost. In between the rate stays, or it would go up
 //!   and down across 1 % for ever.
-//! - *Which losses count.* Those of packets that left since the rate last fell: others tell of a
-//!   rate that is no more. Otherwise a flow with more than 500 packets under way would pay several
-//!   times for one mistake.
+//! - *How far it falls.* Above 1 % "the rate of transmission is reduced linearly" (section 6): here
+//!   linearly in the loss, by what it is above 0.5 %, half the limit. By the same sum a path that
+//!   is full then loses just that, whatever it lost before. A fixed step ([`Decrease::Step`],
+//!   the other way to read it) takes a round trip for each half per cent, and a rate that was
+//!   found too high only when a long queue was full loses for seconds.
+//! - *Which packets count.* Those that left since the rate last changed: others tell of a rate that
+//!   is no more. So there is at most one change a round trip. The paper's path has 350 packets
+//!   under way and its reviews 500; with ten times as many under way the rate would rise ten times
+//!   before the first loss is heard of, and fall ten times for one mistake. After a fall those
+//!   of another round trip, 500 at least, do not count either: they meet what the old rate left in
+//!   the queue, and the answers to its losses.
 //! - *What silence is.* Nothing heard for four round trips and for 200 ms at least.
 //!
 //! How the rate falls, and whether it does in silence (the paper's future work), is the
@@ -31,8 +42,16 @@ pub const REVIEW: u64 = 500;
 const LIMIT: f64 = 0.01;
 /// Below this loss the rate rises.
 const RAISE: f64 = 0.005;
-/// A step, as a share of the first rate.
+/// The loss that a fall aims at.
+const GOAL: f64 = RAISE;
+/// A step, as a share of the rate.
 const STEP: f64 = 0.005;
+/// The shortest.
+const SHORTEST: f64 = 0.001;
+/// After so many steps up in a row they are longer again.
+const IN_A_ROW: u32 = 8;
+/// In silence the rate falls as if so much was lost.
+const UNHEARD: f64 = 2.0 * LIMIT;
 /// The first rate that nobody named: the paper's network cards.
 const FIRST: DataRate = DataRate::from_mbps(100);
 /// The slowest rate, in bits a second.
@@ -51,11 +70,13 @@ pub struct Sabul {
     mtu: ByteCount,
     /// In bits a second, as are the others.
     rate: f64,
+    /// The next step up, as a share of it, and how many there were in a row.
     step: f64,
+    in_a_row: u32,
     ceiling: f64,
     /// One past the highest index sent.
     next: u64,
-    /// Losses of packets with lower indices are of a rate that is no more.
+    /// Packets with lower indices left at a rate that is no more.
     epoch: u64,
     /// What became of the packets of this review.
     arrived: u64,
@@ -81,7 +102,8 @@ impl Sabul {
             variant,
             mtu: config.mtu,
             rate,
-            step: rate * STEP,
+            step: STEP,
+            in_a_row: 0,
             ceiling,
             next: 0,
             epoch: 0,
@@ -97,6 +119,7 @@ impl Sabul {
 
     fn set(&mut self, rate: f64) {
         self.rate = rate.clamp(SLOWEST, FASTEST).min(self.ceiling);
+        self.epoch = self.next;
     }
 
     /// The fate of so many packets is known: is the rate right?
@@ -105,21 +128,25 @@ impl Sabul {
         if self.loss > LIMIT {
             self.decrease(self.loss);
         } else if self.loss < RAISE && !self.app_limited {
-            self.set(self.rate + self.step);
+            self.set(self.rate * (1.0 + self.step));
+            self.in_a_row += 1;
+            if self.in_a_row.is_multiple_of(IN_A_ROW) {
+                self.step = (self.step * 2.0).min(STEP);
+            }
         }
         self.begin();
     }
 
     fn decrease(&mut self, loss: f64) {
-        let goal = (RAISE + LIMIT) / 2.0;
         self.set(match self.variant.decrease {
-            Decrease::Linear => self.rate - self.step,
+            Decrease::Linear => self.rate * (1.0 - (loss - GOAL)),
+            Decrease::Step => self.rate * (1.0 - STEP),
             Decrease::Multiplicative => self.rate * variant::FACTOR,
-            // A saturated path carries rate * (1 - loss), whatever the rate is: the one that
-            // would lose the goal.
-            Decrease::Proportional => self.rate * (1.0 - loss) / (1.0 - goal),
+            Decrease::Proportional => self.rate * (1.0 - loss),
         });
-        self.epoch = self.next;
+        let round_trip = self.rate / 8.0 * self.rtt.as_secs_f64() / self.mtu.get().max(1) as f64;
+        self.epoch = self.next.saturating_add(REVIEW.max(round_trip as u64));
+        (self.step, self.in_a_row) = ((self.step / 2.0).max(SHORTEST), 0);
     }
 
     /// The next review begins.
@@ -152,7 +179,7 @@ impl CongestionController for Sabul {
         self.unheard += u64::from(sent.count);
         if self.unheard >= REVIEW && self.variant.silence == Silence::Reduce {
             self.unheard = 0;
-            self.decrease(LIMIT * 2.0);
+            self.decrease(UNHEARD);
             self.begin();
         }
     }
@@ -164,9 +191,10 @@ impl CongestionController for Sabul {
         }
         let lost = feedback.lost.iter().filter(|range| range.first >= self.epoch);
         self.lost = lost.fold(self.lost, |sum, range| sum.saturating_add(range.count.into()));
-        if self.lost > 0 || feedback.largest_acked.is_some_and(|largest| largest >= self.epoch) {
-            self.arrived = self.arrived.saturating_add(feedback.acked_packets);
-        }
+        // A message may tell of packets from before the change and after it.
+        let since =
+            feedback.largest_acked.map_or(0, |largest| (largest + 1).saturating_sub(self.epoch));
+        self.arrived = self.arrived.saturating_add(feedback.acked_packets.min(since));
         if self.arrived.saturating_add(self.lost) >= REVIEW {
             self.review();
         }

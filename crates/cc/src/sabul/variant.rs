@@ -5,16 +5,18 @@ use packtrain_units::{DataRate, parse_rate};
 /// By this the rate is multiplied where it falls so: UDT's 8/9, SABUL's successor.
 pub(super) const FACTOR: f64 = 1.0 / 1.125;
 
-/// How the rate falls when more than 1 % is lost. The paper has the first, and wants others tried
-/// (section 6).
+/// How the rate falls when more than 1 % is lost. The paper says "linearly" and wants other
+/// functions tried (section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decrease {
-    /// By a step.
+    /// Linearly in the loss: by what it is above 0.5 %.
     #[default]
     Linear,
+    /// By a fixed step of 0.5 %, however much is lost.
+    Step,
     /// By a ninth.
     Multiplicative,
-    /// To what arrived, and the loss that is aimed at above it.
+    /// By the share that was lost: to the rate that arrived, at which a path loses nothing.
     Proportional,
 }
 
@@ -40,13 +42,14 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The variant that these words make, joined by `+`: `linear`, `multiplicative` or
-    /// `proportional`; `keep` or `reduce`; a rate. None if one of them is no such word.
+    /// The variant that these words make, joined by `+`: `linear`, `step`,
+    /// `multiplicative` or `proportional`; `keep` or `reduce`; a rate. None if one of them is no such word.
     pub fn named(words: &str) -> Option<Self> {
         let mut variant = Self::default();
         for word in words.split('+') {
             match word {
                 "linear" => variant.decrease = Decrease::Linear,
+                "step" => variant.decrease = Decrease::Step,
                 "multiplicative" => variant.decrease = Decrease::Multiplicative,
                 "proportional" => variant.decrease = Decrease::Proportional,
                 "keep" => variant.silence = Silence::Keep,
@@ -64,9 +67,11 @@ impl Variant {
     pub fn name(self) -> &'static str {
         match (self.decrease, self.silence) {
             (Decrease::Linear, Silence::Keep) => "sabul:linear",
+            (Decrease::Step, Silence::Keep) => "sabul:step",
             (Decrease::Multiplicative, Silence::Keep) => "sabul:multiplicative",
             (Decrease::Proportional, Silence::Keep) => "sabul:proportional",
             (Decrease::Linear, Silence::Reduce) => "sabul:linear+reduce",
+            (Decrease::Step, Silence::Reduce) => "sabul:step+reduce",
             (Decrease::Multiplicative, Silence::Reduce) => "sabul:multiplicative+reduce",
             (Decrease::Proportional, Silence::Reduce) => "sabul:proportional+reduce",
         }

@@ -169,6 +169,61 @@ fn sabul_completes_though_its_channel_crosses_a_network_that_loses() {
     assert!(took < Duration::from_millis(3_000), "{took}");
 }
 
+/// The shares lost of what a link was offered, by stretches of so long.
+fn losses(outcome: &Outcome, stretch: Duration) -> Vec<f64> {
+    let mut counts: Vec<(u32, u32)> = Vec::new();
+    for packet in &outcome.record {
+        let at = (packet.offered.as_nanos() / stretch.as_nanos()) as usize;
+        counts.resize(counts.len().max(at + 1), (0, 0));
+        counts[at].0 += 1;
+        counts[at].1 += u32::from(packet.left.is_none());
+    }
+    counts.iter().map(|(all, lost)| f64::from(*lost) / f64::from((*all).max(1))).collect()
+}
+
+#[test]
+fn sabul_loses_less_than_one_per_cent_after_its_first_adjustment() {
+    // Section 5 of the paper: "It almost always (except during the initial rate adjustment) keeps
+    // the percent packet loss rate below the acceptable 1 percent".
+    let (ms, mbps) = (Duration::from_millis, DataRate::from_mbps);
+    for (rate, rtt, first, queue) in [
+        (mbps(100), ms(41), "100mbit", 1.0),
+        (mbps(100), ms(41), "100mbit", 0.3),
+        (mbps(100), ms(40), "140mbit", 1.0),
+        (mbps(20), ms(100), "30mbit", 0.5),
+        (mbps(600), ms(120), "650mbit", 1.0),
+        (mbps(400), ms(10), "390mbit", 1.0),
+    ] {
+        for seed in 1..=3 {
+            let spec = engine(&format!("sabul:{first}"));
+            let mut scenario = path(rate, rtt, vec![flow("a", spec)]);
+            let packets = ((rate.bytes_in(rtt).get() / 1_500) as f64 * queue) as u64;
+            let config = &mut scenario.links[0].config;
+            config.queue = QueueConfig::DropTail(Limit::Packets(packets.max(20)));
+            // A little that is nobody's fault, so that a seed makes a difference.
+            config.loss = LossConfig::Independent(1e-4);
+            (scenario.seed, scenario.record) = (seed, Some(0));
+            (scenario.warm_up, scenario.duration) = (Duration::ZERO, ms(12_000));
+            let outcome = play(&scenario);
+            let mut losses = losses(&outcome, ms(500));
+            losses.truncate(24);
+            let label = format!("{rate} {rtt} from {first}, queue {queue}, seed {seed}");
+            // The first adjustment ends when what was lost falls below the limit.
+            let spike = losses.iter().position(|loss| *loss > 0.01).unwrap_or(0);
+            let end = spike + losses[spike..].iter().position(|loss| *loss < 0.01).unwrap();
+            let later = &losses[end..];
+            let above = later.iter().filter(|loss| **loss >= 0.01).count();
+            // On the paper's path none at all; on the others one half second in ten.
+            let own = first == "100mbit";
+            let most = if own { 0 } else { later.len() / 10 };
+            assert!(end <= 6 && above <= most, "{label}: {losses:.4?}");
+            // Of the payload, which is 94 % to 96 % of what a link carries.
+            let share = share(&outcome.flows[0], rate);
+            assert!(share > 0.92, "{label}: {share:.3}");
+        }
+    }
+}
+
 #[test]
 fn a_ceiling_holds() {
     let ceiling = Some(DataRate::from_mbps(80));
