@@ -165,16 +165,7 @@ fn ask(request: &CpRequest) -> Ask {
     Ask {
         perf: None,
         sources: request.sources.len() as u32,
-        choice: match request.transport {
-            TransportChoice::Auto => 0,
-            TransportChoice::Native => 1,
-            TransportChoice::Tcp => 2,
-            TransportChoice::Pipe => 3,
-            TransportChoice::Udt => 4,
-            TransportChoice::Fobs => 5,
-            // A place, not a way between two ends of ours; refused before.
-            TransportChoice::Udt4 => 3,
-        },
+        choice: handshake::number(request.transport),
         cc: request.cc.clone(),
         streams: request.streams.unwrap_or(1),
         background: request.background,

@@ -64,6 +64,7 @@ impl Ask {
             3 => TransportChoice::Pipe,
             4 => TransportChoice::Udt,
             5 => TransportChoice::Fobs,
+            6 => TransportChoice::Sabul,
             _ => TransportChoice::Auto,
         };
         let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);

@@ -4,6 +4,7 @@ use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
 use packtrain_transfer::{Failure, FailureKind, Opened};
 use serde::{Deserialize, Serialize};
 
+use crate::api::TransportChoice;
 use crate::control::{Control, Incoming};
 use crate::session::Stop;
 
@@ -18,8 +19,8 @@ pub(crate) struct Ask {
     pub(crate) perf: Option<PerfAsk>,
     /// How many sources the caller named.
     pub(crate) sources: u32,
-    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt. An end that does not know a number
-    /// takes it for auto, and what it then offers tells the other so.
+    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt, 5 fobs, 6 sabul. An end that does not
+    /// know a number takes it for auto, and what it then offers tells the other so.
     pub(crate) choice: u8,
     /// The congestion controller.
     pub(crate) cc: Option<String>,
@@ -56,6 +57,20 @@ impl Ask {
         postcard::from_bytes(bytes).map_err(|_| {
             Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
         })
+    }
+}
+
+/// The number of a transport in an [`Ask`].
+pub(crate) fn number(choice: TransportChoice) -> u8 {
+    match choice {
+        TransportChoice::Auto => 0,
+        TransportChoice::Native => 1,
+        TransportChoice::Tcp => 2,
+        // The stock wire is a place, not a way between two ends of ours; refused before.
+        TransportChoice::Pipe | TransportChoice::Udt4 => 3,
+        TransportChoice::Udt => 4,
+        TransportChoice::Fobs => 5,
+        TransportChoice::Sabul => 6,
     }
 }
 

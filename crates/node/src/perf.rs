@@ -153,7 +153,7 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
             if !sending.established() {
                 begun = Some(now);
                 if now.since(start) > LAST_WORD {
-                    return Err(Failure::new(FailureKind::Temporary, "no flow came up"));
+                    return Err(Failure::new(FailureKind::Temporary, sending.missing()));
                 }
                 continue;
             }
@@ -296,12 +296,12 @@ fn measure(
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
         TransportChoice::Udt => TransportChoice::Udt,
-        TransportChoice::Fobs => TransportChoice::Fobs,
-        TransportChoice::Tcp => TransportChoice::Tcp,
+        choice @ (TransportChoice::Fobs | TransportChoice::Sabul | TransportChoice::Tcp) => choice,
         TransportChoice::Udt4 => return udt4::perf_client(&request, reporter),
         TransportChoice::Pipe => {
             return Err(usage(
-                "perf measures native, udt, fobs, tcp or udt4: the pipe is the control connection",
+                "perf measures native, udt, fobs, sabul, tcp or udt4: the pipe is the control \
+                 connection",
             ));
         }
     };
@@ -319,12 +319,7 @@ fn measure(
             bytes: request.bytes.map(ByteCount::get),
         }),
         sources: 0,
-        choice: match choice {
-            TransportChoice::Tcp => 2,
-            TransportChoice::Udt => 4,
-            TransportChoice::Fobs => 5,
-            _ => 1,
-        },
+        choice: handshake::number(choice),
         cc: request.cc.clone(),
         streams: 1,
         background: false,

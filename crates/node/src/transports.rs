@@ -4,6 +4,7 @@
 //! send first, so that a firewall or an address translator between them lets the answer in. UDP
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
+pub(crate) mod beside;
 mod look;
 mod mover;
 pub(crate) mod offer;
@@ -16,6 +17,7 @@ mod tcp;
 pub(crate) mod udp;
 
 use packtrain_proto::FeedbackKind;
+use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
@@ -41,19 +43,23 @@ pub(crate) struct Plan {
     pub(crate) allowed: Option<Vec<String>>,
 }
 
+/// Datagrams under a feedback that nobody gets who did not ask for it.
+const BY_NAME: [TransportChoice; 3] =
+    [TransportChoice::Udt, TransportChoice::Fobs, TransportChoice::Sabul];
+
 impl Plan {
     fn udp(&self) -> bool {
-        [TransportChoice::Native, TransportChoice::Udt, TransportChoice::Fobs]
-            .into_iter()
-            .any(|one| self.takes(one))
+        self.takes(TransportChoice::Native) || BY_NAME.into_iter().any(|one| self.takes(one))
+    }
+
+    /// Whether flows have a channel beside their datagrams.
+    pub(crate) fn beside(&self) -> bool {
+        self.feedback() == FeedbackKind::Sabul
     }
 
     /// What the transport over datagrams is called.
     fn datagrams(&self) -> TransportChoice {
-        match self.choice {
-            TransportChoice::Udt | TransportChoice::Fobs => self.choice,
-            _ => TransportChoice::Native,
-        }
+        if BY_NAME.contains(&self.choice) { self.choice } else { TransportChoice::Native }
     }
 
     /// How a receiver of datagrams tells what arrived: the same at both ends, since both know
@@ -71,9 +77,7 @@ impl Plan {
     }
 
     fn takes(&self, one: TransportChoice) -> bool {
-        // Nobody gets UDT or FOBS who did not ask for it.
-        let asked_for = matches!(one, TransportChoice::Udt | TransportChoice::Fobs);
-        let auto = self.choice == TransportChoice::Auto && !asked_for;
+        let auto = self.choice == TransportChoice::Auto && !BY_NAME.contains(&one);
         let asked = auto || self.choice == one;
         let listed = |names: &Vec<String>| names.iter().any(|name| name == one.name());
         asked && self.allowed.as_ref().is_none_or(listed)

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportArgs {
-    /// auto (race, keep the best, fall back), native, udt, fobs, tcp or pipe.
+    /// auto (race, keep the best, fall back), native, udt, fobs, sabul, tcp or pipe.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::TRANSPORTS)]
     pub(crate) transport: TransportChoice,
     /// Congestion controller of native (native), udt (udt:grid, udt:paper, udt:ns2-2003, udt:udt4)

@@ -85,7 +85,7 @@ pub(crate) struct PerfClientArgs {
     /// Flows or streams side by side.
     #[arg(long, value_name = "K", default_value = "1", value_parser = values::streams)]
     pub(crate) parallel: u32,
-    /// native, udt, fobs, tcp or udt4 (the stock UDT library's wire, in clear); auto is native.
+    /// native, udt, fobs, sabul, tcp or udt4 (the stock UDT library's wire, in clear); auto is native.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::MEASURED)]
     pub(crate) transport: TransportChoice,
     /// Congestion controller of native (native) or of udt and udt4 (udt:grid, udt:paper,

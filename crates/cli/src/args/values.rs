@@ -98,6 +98,7 @@ pub(crate) const TRANSPORTS: Transports = Transports(&[
     TransportChoice::Native,
     TransportChoice::Udt,
     TransportChoice::Fobs,
+    TransportChoice::Sabul,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
 ]);
@@ -108,6 +109,7 @@ pub(crate) const MEASURED: Transports = Transports(&[
     TransportChoice::Native,
     TransportChoice::Udt,
     TransportChoice::Fobs,
+    TransportChoice::Sabul,
     TransportChoice::Tcp,
     TransportChoice::Pipe,
     TransportChoice::Udt4,
@@ -140,10 +142,6 @@ fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice,
     let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
     let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "sabul" => format!(
-            "`sabul` is not in this version: its control channel runs in the simulator only \
-             (--cc sabul gives its rate control over native datagrams): {all}"
-        ),
         "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
                    udt4://host:port/name"
             .to_owned(),

@@ -252,10 +252,11 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "--cc is about native, udt and fobs; the kernel chooses for {name}: leave one out"
+            "--cc is about native, udt, fobs and sabul; the kernel chooses for {name}: leave one out"
         )));
     }
-    if given("background") && matches!(transport, TransportChoice::Udt | TransportChoice::Fobs) {
+    use TransportChoice::{Fobs, Sabul, Udt};
+    if given("background") && matches!(transport, Udt | Fobs | Sabul) {
         return Err(Exit::usage("--background needs native's controller: leave one out"));
     }
     let mut places = request.sources.iter().chain([&request.dest]);

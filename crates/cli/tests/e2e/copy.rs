@@ -111,8 +111,8 @@ fn usage_errors_are_2_and_missing_sources_3() {
     assert_eq!(rig.run(rig.cp().arg("only-one")).code, 2);
     assert_eq!(rig.run(rig.cp().args(["--no-such-flag", "a", "b"])).code, 2);
     assert_eq!(rig.run(rig.cp().args(["--rate", "500", "a", "b"])).code, 2, "a unit is missing");
-    let ended = rig.run(rig.cp().args(["--transport", "sabul", "a", "b"]));
-    assert_eq!(ended.code, 2, "a transport of a later version: {}", ended.stderr);
+    let ended = rig.run(rig.cp().args(["--transport", "pigeon", "a", "b"]));
+    assert_eq!(ended.code, 2, "no such transport: {}", ended.stderr);
     let missing = rig.run(rig.cp().arg(rig.path("not there")).arg(rig.path("dst")));
     assert_eq!(missing.code, 3, "{}", missing.stderr);
     assert!(missing.stderr.contains("not there"), "{}", missing.stderr);

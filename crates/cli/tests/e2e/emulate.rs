@@ -64,6 +64,38 @@ fn a_transfer_crosses_the_path() {
     assert!(bytes.is_some_and(|bytes| bytes > 4_000_000), "{bytes:?}");
 }
 
+#[test]
+fn sabul_crosses_a_path_that_loses_and_what_arrives_is_the_same() {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    let (served, source) = (rig.path("served"), rig.path("source"));
+    fs::create_dir(&served).expect("a folder");
+    crate::tree::file(&source, 6 * crate::tree::MIB + 3, 1);
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let ticket = rig.path("ticket");
+    let (ticket, at) = (ticket.display(), "10.77.0.2:7876");
+    // The two ends are two machines: a state each.
+    let far = format!(
+        "XDG_STATE_HOME={} exec {program} serve --listen {at} --root {} --ticket-file {ticket}",
+        rig.path("far-state").display(),
+        served.display()
+    );
+    let near = format!(
+        "while [ ! -s {ticket} ]; do sleep 0.05; done; {program} cp --json --ticket @{ticket} \
+         --transport sabul --cc sabul:80mbit {} pt://{at}/it",
+        source.display()
+    );
+    // Queues and losses both ways: TCP beside the packets has its share of them.
+    let path = ["emulate", "--rate", "60mbit", "--rtt", "30ms", "--loss", "3e-3", "--best-effort"];
+    let ended = rig.ok(rig.packtrain().args(path).args(["--far", &far, "--", "sh", "-c", &near]));
+    let text = String::from_utf8_lossy(&ended.stdout);
+    assert!(text.contains(r#""transport":"sabul""#), "{text}");
+    let same = fs::read(&source).expect("source") == fs::read(served.join("it")).expect("copy");
+    assert!(same, "what arrived differs");
+}
+
 /// Capacity and rate of arrival that the flow's feedback measured in its last second, with the
 /// goodput of that second and how late the emulator was, in microseconds.
 fn estimates(rig: &Rig, transport: &str, rate: &str) -> Option<([f64; 3], u64)> {

@@ -85,6 +85,56 @@ fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
 }
 
 #[test]
+fn over_sabul_a_copy_is_the_same_both_ways_and_goes_on_after_its_channel_broke() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::odd(&rig.path("src/odd"));
+    tree::file(&rig.path("src/big"), 20 * MIB + 17, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    let cp = |more: &[&str]| {
+        let mut cp = rig.cp();
+        cp.args(["--ticket", &ticket(&rig), "--transport", "sabul", "--json"]).args(more);
+        cp
+    };
+    let mut put = cp(&["--cc", "sabul:60mbit", "--rate", "60mbit", "--retries", "3"]);
+    let mut running = rig.start(put.arg(contents(&rig.path("src"))).arg(&place));
+    std::thread::sleep(Duration::from_millis(2_500));
+    let broken = !running.ended() && break_channel(running.pid(), port);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let told = text.contains("the control connection beside the datagrams broke");
+    assert!(told || !broken, "{text}");
+    if !broken {
+        crate::rig::skipped("nothing here breaks a TCP connection (ss -K)");
+    }
+    assert!(text.contains(r#""transport":"sabul""#), "{text}");
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let mut get = cp(&["--cc", "sabul:proportional+reduce+400mbit"]);
+    rig.ok(get.arg(format!("{place}/")).arg(rig.path("back")));
+    assert_same(&rig.path("src"), &rig.path("back"));
+}
+
+/// Breaks the TCP connections of a process but those to the server's port, if this machine can.
+fn break_channel(pid: u32, server: u16) -> bool {
+    let ss = |args: &[&str]| {
+        let output = std::process::Command::new("ss").args(args).output();
+        output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+    };
+    let (owner, door) = (format!("pid={pid},"), format!(":{server}"));
+    let mut broken = false;
+    for line in ss(&["-tnpH"]).lines().filter(|line| line.contains(&owner)) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, own, peer, ..] = words[..] else { continue };
+        if !own.ends_with(&door) && !peer.ends_with(&door) {
+            broken |= ss(&["-KtnH", "src", own, "dst", peer]).contains("ESTAB");
+        }
+    }
+    broken
+}
+
+#[test]
 fn without_key_or_ticket_it_is_12() {
     let rig = Rig::local();
     tree::file(&rig.path("f"), MIB, 1);
@@ -204,7 +254,7 @@ fn a_network_gone_for_twenty_seconds_comes_back() {
 #[ignore = "takes seconds; `cargo xtask test` runs it"]
 fn perf_tells_its_goodput() {
     let rig = Rig::local();
-    for transport in ["native", "tcp"] {
+    for transport in ["native", "sabul", "tcp"] {
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|probe| probe.local_addr())
             .expect("a port")

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use crate::rig::{Rig, contents, slash};
 use crate::tree::{self, MIB, assert_same};
 
-const TRANSPORTS: [&str; 4] = ["auto", "native", "tcp", "pipe"];
+const TRANSPORTS: [&str; 5] = ["auto", "native", "sabul", "tcp", "pipe"];
 
 #[test]
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]

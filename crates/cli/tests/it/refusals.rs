@@ -16,7 +16,6 @@ fn features_of_later_versions_are_refused() {
         ("cp --via d1,d2 a b", "depots are not in this version"),
         ("cp --streams auto a b", "`auto` is not in this version"),
         ("cp --linger 1m a b", "--linger is not in this version"),
-        ("cp --transport sabul a b", "`sabul` is not in this version"),
         ("cp https://h/x b", "https:// is not in this version"),
         ("cp a s3://bucket/x", "s3:// is not in this version"),
     ] {
@@ -41,7 +40,7 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp -P 22 a h:b", "unexpected argument '-P'"),
         ("cp --rate 500 a b", "`500` needs a unit: write `500mbit` or `500MB/s`"),
         ("cp --linger 10 a b", "`10` needs a unit: write `10s` or `10ms`"),
-        ("cp --transport carrier-pigeon a b", "use auto, native, udt, fobs, tcp or pipe"),
+        ("cp --transport carrier-pigeon a b", "use auto, native, udt, fobs, sabul, tcp or pipe"),
         ("cp host::mod/x b", "rsync server's spelling"),
         ("cp -- -oProxyCommand=x:a b", "not a host"),
         ("cp --ticket nonsense pt://h/x b", "not a ticket"),
@@ -67,6 +66,9 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("perf client h:1 --transport udt --cc udt:later", "--cc"),
         ("cp --transport udt --cc native a b", "does not measure (one-way queueing delay"),
         ("cp --transport udt --background a b", "leave one out"),
+        ("cp --transport sabul --background a b", "leave one out"),
+        ("cp --transport sabul --cc native a b", "does not measure (one-way queueing delay"),
+        ("cp --transport sabul --cc sabul:sometimes a b", "--cc"),
         ("cp --transport udt --streams 2 a b", "--streams is about TCP, not udt"),
         ("perf client h:1 --seconds 0", "zero seconds"),
         ("perf client h:1 --bytes 0", "zero bytes"),
@@ -97,7 +99,7 @@ fn json_has_its_last_line_even_for_a_wrong_command_line() {
         &["cp", "--json"][..],
         &["cp", "--json", "--rate", "5", "a", "b"],
         &["verify", "--json", "a", "https://x/y"],
-        &["perf", "client", "h:1", "--json", "--transport", "sabul"],
+        &["perf", "client", "h:1", "--json", "--transport", "pipe"],
     ] {
         let output = home.run(words);
         let last = done(&output);

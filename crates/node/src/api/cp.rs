@@ -87,6 +87,9 @@ pub enum TransportChoice {
     Udt,
     /// Native datagrams under FOBS's feedback and control, only.
     Fobs,
+    /// Native datagrams under SABUL's feedback and control, with a TCP connection beside them for
+    /// the feedback, only.
+    Sabul,
     /// TCP with TLS only.
     Tcp,
     /// The control connection only.
@@ -103,6 +106,7 @@ impl TransportChoice {
             Self::Native => "native",
             Self::Udt => "udt",
             Self::Fobs => "fobs",
+            Self::Sabul => "sabul",
             Self::Tcp => "tcp",
             Self::Pipe => "pipe",
             Self::Udt4 => "udt4",

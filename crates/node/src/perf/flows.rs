@@ -8,10 +8,12 @@ use packtrain_io::flow::{FlowEvent, FlowHandle};
 use packtrain_io::udp::UdpSocket;
 use packtrain_object::RangeSet;
 use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
+use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset};
 
 use crate::api::{LossCause, TransportChoice};
+use crate::transports::beside::Channels;
 use crate::transports::offer::{FlowOffer, Offer};
 use crate::transports::perf_parts::PerfTcp;
 use crate::transports::{Plan, causes, udp};
@@ -22,6 +24,8 @@ const ENDLESS: u64 = 1 << 60;
 const PATTERN: usize = 1 << 16;
 /// What the receiver says it has room for: nothing stays.
 const ROOM: ByteCount = ByteCount(256 << 20);
+/// The sender connects first; the receiver tries the other way round a little later.
+const HEAD_START: Duration = Duration::from_millis(300);
 
 fn fatal(text: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Fatal, text)
@@ -33,9 +37,13 @@ pub(super) struct Sending {
     bound: Vec<(Vec<UdpSocket>, FlowOffer)>,
     flows: Vec<FlowHandle>,
     tcp: Option<PerfTcp>,
+    /// The connections beside the flows, where they have them.
+    channels: Option<Channels>,
     parallel: u32,
     share: u64,
     up: Arc<AtomicU64>,
+    /// How many of those connections are up.
+    beside: Arc<AtomicU64>,
     failure: Arc<Mutex<Option<Failure>>>,
 }
 
@@ -47,9 +55,11 @@ impl Sending {
             bound: Vec::new(),
             flows: Vec::new(),
             tcp: None,
+            channels: channels(plan, Role::Source)?,
             parallel,
             share: bytes.map_or(ENDLESS, |b| b.div_ceil(u64::from(parallel))),
             up: Arc::default(),
+            beside: Arc::default(),
             failure: Arc::default(),
         };
         for _ in 0..if native { parallel } else { 0 } {
@@ -67,7 +77,9 @@ impl Sending {
             None => self
                 .bound
                 .iter()
-                .map(|(sockets, flow)| offer(&self.plan, sockets, Some(flow)).encode())
+                .map(|(sockets, flow)| {
+                    offer(&self.plan, sockets, Some(flow), self.channels.as_ref()).encode()
+                })
                 .collect(),
         }
     }
@@ -96,11 +108,23 @@ impl Sending {
                 }
                 _ => {}
             };
-            let handle =
-                udp::start_sender(&self.plan, sockets, &flow, peer, Pattern::new(), events)
-                    .map_err(fatal)?;
+            let go = Arc::new(AtomicBool::new(self.channels.is_none()));
+            let pattern = Pattern::new(Arc::clone(&go));
+            let mut handle = udp::start_sender(&self.plan, sockets, &flow, peer, pattern, events)
+                .map_err(fatal)?;
             handle.assign(Offset(0)..Offset(self.share));
+            if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+                let (count, waker) = (Arc::clone(&self.beside), handle.waker());
+                channels.add(flow.id, beside, move || {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    go.store(true, Ordering::Release);
+                    waker.wake();
+                });
+            }
             self.flows.push(handle);
+        }
+        if let (Some(channels), Some(peer)) = (&self.channels, peers.first()) {
+            channels.connect(&self.plan, peer, Duration::ZERO);
         }
         if self.flows.len() < self.parallel as usize {
             return Err(fatal("the receiver offers too few flows"));
@@ -109,7 +133,19 @@ impl Sending {
     }
 
     pub(super) fn established(&self) -> bool {
-        self.up.load(Ordering::Relaxed) >= u64::from(self.parallel)
+        let all = |count: &AtomicU64| count.load(Ordering::Relaxed) >= u64::from(self.parallel);
+        all(&self.up) && (self.channels.is_none() || all(&self.beside))
+    }
+
+    /// What is missing when they do not come up.
+    pub(super) fn missing(&self) -> &'static str {
+        let datagrams = self.up.load(Ordering::Relaxed) >= u64::from(self.parallel);
+        if datagrams && self.channels.is_some() {
+            "UDP gets through, but not the TCP connection that sabul needs beside it: open TCP \
+             ports too (--ports)"
+        } else {
+            "no flow came up"
+        }
     }
 
     pub(super) fn failed(&self) -> Option<Failure> {
@@ -159,13 +195,20 @@ pub(super) struct Receiving {
     bound: Vec<Vec<UdpSocket>>,
     flows: Vec<FlowHandle>,
     tcp: Option<PerfTcp>,
+    channels: Option<Channels>,
     bytes: Arc<AtomicU64>,
 }
 
 impl Receiving {
     pub(super) fn new(plan: &Plan, parallel: u32, bytes: Arc<AtomicU64>) -> Result<Self, Failure> {
-        let mut this =
-            Self { plan: plan.clone(), bound: Vec::new(), flows: Vec::new(), tcp: None, bytes };
+        let mut this = Self {
+            plan: plan.clone(),
+            bound: Vec::new(),
+            flows: Vec::new(),
+            tcp: None,
+            channels: channels(plan, Role::Sink)?,
+            bytes,
+        };
         if plan.choice == TransportChoice::Tcp {
             let into = Some(Arc::clone(&this.bytes));
             this.tcp = Some(PerfTcp::new(plan, into).map_err(|e| fatal(e.to_string()))?);
@@ -180,7 +223,10 @@ impl Receiving {
     pub(super) fn offers(&self) -> Vec<Vec<u8>> {
         match &self.tcp {
             Some(tcp) => vec![tcp.offer().encode()],
-            None => self.bound.iter().map(|s| offer(&self.plan, s, None).encode()).collect(),
+            None => {
+                let offer = |s: &Vec<_>| offer(&self.plan, s, None, self.channels.as_ref());
+                self.bound.iter().map(|s| offer(s).encode()).collect()
+            }
         }
     }
 
@@ -196,10 +242,16 @@ impl Receiving {
                 return Err(fatal("the sender offers no keys"));
             };
             let count = Count::new(Arc::clone(&self.bytes));
-            let handle =
+            let mut handle =
                 udp::start_receiver(&self.plan, sockets, flow, peer, count, |_: FlowEvent| {})
                     .map_err(fatal)?;
+            if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+                channels.add(flow.id, beside, || {});
+            }
             self.flows.push(handle);
+        }
+        if let (Some(channels), Some(peer)) = (&self.channels, peers.first()) {
+            channels.connect(&self.plan, peer, HEAD_START);
         }
         Ok(())
     }
@@ -211,23 +263,44 @@ impl Receiving {
     }
 }
 
-fn offer(plan: &Plan, sockets: &[UdpSocket], flow: Option<&FlowOffer>) -> Offer {
-    Offer { udp: udp::ports(sockets), flow: flow.cloned(), ..Offer::new(plan) }
+/// The connections beside flows, where this plan's have them.
+fn channels(plan: &Plan, role: Role) -> Result<Option<Channels>, Failure> {
+    let channels = plan.beside().then(|| Channels::listen(plan, role));
+    channels.transpose().map_err(|e| fatal(e.to_string()))
 }
 
-/// Bytes without end; every offset has its own.
-struct Pattern(Vec<u8>);
+fn offer(
+    plan: &Plan,
+    sockets: &[UdpSocket],
+    flow: Option<&FlowOffer>,
+    channels: Option<&Channels>,
+) -> Offer {
+    let mut offer = Offer { udp: udp::ports(sockets), flow: flow.cloned(), ..Offer::new(plan) };
+    if let Some(channels) = channels {
+        channels.fill(&mut offer);
+    }
+    offer
+}
+
+/// Bytes without end; every offset has its own. None before all that a flow needs is up.
+struct Pattern {
+    bytes: Vec<u8>,
+    go: Arc<AtomicBool>,
+}
 
 impl Pattern {
-    fn new() -> Self {
-        Self((0..2 * PATTERN).map(|n| ((n * 31) >> 3) as u8).collect())
+    fn new(go: Arc<AtomicBool>) -> Self {
+        Self { bytes: (0..2 * PATTERN).map(|n| ((n * 31) >> 3) as u8).collect(), go }
     }
 }
 
 impl Payload for Pattern {
     fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill {
+        if !self.go.load(Ordering::Acquire) {
+            return Fill::Pending;
+        }
         let start = at.get() as usize % PATTERN;
-        out.copy_from_slice(&self.0[start..start + out.len()]);
+        out.copy_from_slice(&self.bytes[start..start + out.len()]);
         Fill::Ready
     }
 

@@ -5,9 +5,10 @@ use packtrain_io::flow::{FlowEvent, FlowHandle};
 use packtrain_io::udp::{BufferSizes, UdpSocket};
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;
-use packtrain_transfer::message::Message;
+use packtrain_transfer::message::{Message, Role};
 use packtrain_units::{DataRate, Duration, Time};
 
+use super::beside::Channels;
 use super::offer::{Offer, Word};
 use super::tcp::{Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
@@ -30,6 +31,8 @@ pub(crate) struct SinkTransports {
     control: ControlSender,
     udp: Udp,
     tcp: Option<TcpEnd>,
+    /// The connections beside the flow, where it has one.
+    channels: Option<Channels>,
     /// The peer's offer, if it came before there was a place for data.
     early: Option<Offer>,
     assembly: Option<Assembly>,
@@ -50,6 +53,7 @@ impl SinkTransports {
             control,
             udp: Udp::Off,
             tcp: None,
+            channels: None,
             early: None,
             assembly: None,
             moved: Moved::default(),
@@ -66,6 +70,12 @@ impl SinkTransports {
         if self.plan.udp()
             && let Ok(sockets) = udp::bind(&self.plan)
         {
+            if self.plan.beside() {
+                self.channels = Channels::listen(&self.plan, Role::Sink).ok();
+            }
+            if let Some(channels) = &self.channels {
+                channels.fill(&mut offer);
+            }
             offer.udp = udp::ports(&sockets);
             self.udp = Udp::Bound(sockets);
         }
@@ -130,7 +140,11 @@ impl SinkTransports {
                 // The other end may have fewer.
                 self.sizes = first.map(|sizes| (sizes, sockets.len().min(offer.udp.len())));
                 match udp::start_receiver(&self.plan, sockets, &flow, offer, assembly, events) {
-                    Ok(handle) => {
+                    Ok(mut handle) => {
+                        if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+                            channels.add(flow.id, beside, || {});
+                            channels.connect(&self.plan, offer, HEAD_START);
+                        }
                         let waker = handle.waker();
                         room.on_room(move || waker.wake());
                         Udp::Running(handle)
@@ -166,7 +180,7 @@ impl SinkTransports {
             // Its thread says goodbye by itself; nobody waits for it.
             flow.close(CloseReason::Done);
         }
-        self.tcp = None;
+        (self.tcp, self.channels) = (None, None);
         std::mem::take(&mut self.moved)
     }
 }

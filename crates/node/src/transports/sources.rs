@@ -8,10 +8,11 @@ use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_io::udp::UdpSocket;
 use packtrain_proto::{CloseReason, Event};
-use packtrain_transfer::message::Message;
+use packtrain_transfer::message::{Message, Role};
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
+use super::beside::{self, Channels};
 use super::look::Look;
 use super::mover::{Mover, Tell};
 use super::offer::Offer;
@@ -42,6 +43,8 @@ const RANK_PIPE: u8 = 20;
 pub(crate) enum Internal {
     /// The datagram flow.
     Udp(Box<FlowEvent>),
+    /// The connection beside the datagram flow is up.
+    BesideUp,
     /// A TCP stream is up.
     TcpUp(Box<TcpStream>),
     /// A TCP stream is over.
@@ -65,6 +68,13 @@ pub(crate) struct SourceTransports {
     tell: Option<Tell>,
     udp: Udp,
     udp_up: bool,
+    /// Datagrams have passed both ways.
+    established: bool,
+    /// The connections beside the flow, where it has one, and whether it is up.
+    channels: Option<Channels>,
+    beside_up: bool,
+    /// Why the flow ended.
+    ended: Option<String>,
     last: Option<FlowSnapshot>,
     tcp: Option<TcpEnd>,
     tasks: Tasks,
@@ -89,6 +99,10 @@ impl SourceTransports {
             tell: None,
             udp: Udp::Off,
             udp_up: false,
+            established: false,
+            channels: None,
+            beside_up: false,
+            ended: None,
             last: None,
             tcp: None,
             tasks: Tasks::default(),
@@ -112,6 +126,12 @@ impl SourceTransports {
             && let Ok(sockets) = udp::bind(&self.plan)
         {
             let flow = udp::offer();
+            if self.plan.beside() {
+                self.channels = Channels::listen(&self.plan, Role::Source).ok();
+            }
+            if let Some(channels) = &self.channels {
+                channels.fill(&mut offer);
+            }
             offer.udp = udp::ports(&sockets);
             offer.flow = Some(flow.clone());
             self.udp = Udp::Bound(sockets, flow);
@@ -145,9 +165,15 @@ impl SourceTransports {
             Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 let payload = ReaderPayload::new(reader.clone());
                 let tell = Arc::clone(&tell);
+                let ready = Arc::clone(&tell);
                 let events = move |e| tell(TransportNews::Internal(Internal::Udp(Box::new(e))));
                 match udp::start_sender(&self.plan, sockets, &flow, offer, payload, events) {
-                    Ok(handle) => {
+                    Ok(mut handle) => {
+                        if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+                            let up = move || ready(TransportNews::Internal(Internal::BesideUp));
+                            channels.add(flow.id, beside, up);
+                            channels.connect(&self.plan, offer, Duration::ZERO);
+                        }
                         let waker = handle.waker();
                         reader.on_ready(move || waker.wake());
                         Udp::Running(handle)
@@ -226,6 +252,9 @@ impl SourceTransports {
             );
             return vec![TransportNews::Hopeless(temporary(text))];
         }
+        if let Some(failure) = self.nothing_left(now) {
+            return vec![TransportNews::Hopeless(failure)];
+        }
         let waited = now.since(self.started) >= RACE;
         let hopeless = matches!(self.udp, Udp::Off | Udp::Over) && self.tcp.is_none();
         if self.pipe.is_some() || !alone || !self.plan.pipe() || !(waited || hopeless) {
@@ -247,6 +276,28 @@ impl SourceTransports {
         vec![TransportNews::Up(PIPE, RANK_PIPE)]
     }
 
+    /// Why nothing can move any more, where the flow was all there was to be.
+    fn nothing_left(&mut self, now: Time) -> Option<Failure> {
+        let late = self.plan.beside()
+            && self.established
+            && !self.beside_up
+            && now.since(self.started) >= beside::WAIT;
+        if late && let Udp::Running(flow) = &self.udp {
+            let text = format!(
+                "UDP gets through between the two ends, but not the TCP connection that \
+                 --transport {} needs beside it: open TCP ports too (--ports)",
+                self.plan.datagrams().name(),
+            );
+            flow.close(CloseReason::Channel);
+            self.established = false;
+            return Some(temporary(text));
+        }
+        let over = matches!(self.udp, Udp::Over) && !self.plan.tcp() && !self.plan.pipe();
+        let why = if over { self.ended.take() } else { None }?;
+        let name = self.plan.choice.name();
+        Some(temporary(format!("{why}; --transport {name} leaves no other way")))
+    }
+
     pub(crate) fn internal(
         &mut self,
         internal: Internal,
@@ -254,6 +305,10 @@ impl SourceTransports {
     ) -> Vec<TransportNews> {
         match internal {
             Internal::Udp(event) => self.udp_event(*event, observer),
+            Internal::BesideUp => {
+                self.beside_up = true;
+                self.udp_ready()
+            }
             Internal::TcpUp(stream) => self.tcp_up(*stream),
             Internal::TcpOver(id, why) => {
                 vec![TransportNews::Event(id, TransportEvent::Closed(temporary(why)))]
@@ -278,13 +333,22 @@ impl SourceTransports {
         vec![TransportNews::Up(id, RANK_TCP)]
     }
 
+    /// The flow may be used when all that it needs is up.
+    fn udp_ready(&mut self) -> Vec<TransportNews> {
+        let up = self.established && (self.beside_up || !self.plan.beside());
+        if !up || std::mem::replace(&mut self.udp_up, true) {
+            return Vec::new();
+        }
+        self.look.udp_up(clock::now());
+        vec![TransportNews::Up(UDP, RANK_UDP)]
+    }
+
     fn udp_event(&mut self, event: FlowEvent, observer: &dyn Observer) -> Vec<TransportNews> {
         let tell = |event| vec![TransportNews::Event(UDP, event)];
         match event {
             FlowEvent::Flow(Event::Established { .. }) => {
-                self.udp_up = true;
-                self.look.udp_up(clock::now());
-                vec![TransportNews::Up(UDP, RANK_UDP)]
+                self.established = true;
+                self.udp_ready()
             }
             FlowEvent::Flow(Event::Placed(range)) => tell(TransportEvent::Placed(range)),
             FlowEvent::Flow(Event::Returned(range) | Event::Unreadable(range)) => {
@@ -292,6 +356,8 @@ impl SourceTransports {
             }
             FlowEvent::Flow(Event::Closed(reason)) => {
                 let failure = temporary(format!("UDP: {reason}"));
+                self.ended.get_or_insert_with(|| failure.text.clone());
+                (self.established, self.beside_up) = (false, false);
                 tell(TransportEvent::Closed(failure))
             }
             FlowEvent::Flow(Event::Braked { to }) => {
@@ -387,7 +453,7 @@ impl SourceTransports {
         for stream in self.streams.values() {
             stream.close();
         }
-        self.tcp = None;
+        (self.tcp, self.channels) = (None, None);
         if let Some(pipe) = &self.pipe {
             pipe.close();
         }

@@ -29,8 +29,7 @@ const JUMBO: ByteCount = ByteCount(8_972);
 const UDT_CC: &str = "udt:grid";
 /// That of `fobs`.
 const FOBS_CC: &str = "fobs:window";
-
-/// The controller of `sabul` that nobody named.
+/// That of `sabul`.
 const SABUL_CC: &str = "sabul";
 
 /// How a receiver tells what arrived, with this transport and controller.
@@ -38,6 +37,7 @@ pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> Feedback
     match transport {
         TransportChoice::Udt => FeedbackKind::Udt(Variant::of_controller(cc.unwrap_or(UDT_CC))),
         TransportChoice::Fobs => FeedbackKind::Fobs,
+        TransportChoice::Sabul => FeedbackKind::Sabul,
         _ => FeedbackKind::Native,
     }
 }

@@ -1,0 +1,135 @@
+//! TCP connections beside datagram flows: the channel that loses nothing, which SABUL has.
+//!
+//! They are made like those of the transport tcp: TLS with keys of this transfer alone, either end
+//! to the other, whichever gets through. On one the source first says which flow it is for (its
+//! number, 4 bytes, big-endian); the sink takes those that spoke. After that go the messages of
+//! the two ends as they are ([ADR 0021](../../../../docs/adr/0021-sabul.md)).
+
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::flow::Beside;
+use packtrain_units::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::offer::Offer;
+use super::tcp::{Tasks, TcpEnd, TcpStream};
+use super::{Plan, Role};
+use crate::runtime;
+
+/// How long flows wait for their connections.
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
+/// Bytes read at once.
+const PIECE: usize = 16 << 10;
+
+type Ready = Box<dyn FnOnce() + Send>;
+
+/// A flow without its connection.
+struct Waiting {
+    flow: u32,
+    beside: Beside,
+    ready: Ready,
+}
+
+/// The connections beside the flows of one transfer.
+pub(crate) struct Channels {
+    end: TcpEnd,
+    flows: Arc<Mutex<Vec<Waiting>>>,
+}
+
+impl Channels {
+    /// Listens.
+    pub(crate) fn listen(plan: &Plan, role: Role) -> std::io::Result<Self> {
+        let flows: Arc<Mutex<Vec<Waiting>>> = Arc::default();
+        let waiting = Arc::clone(&flows);
+        let end = TcpEnd::listen(plan, &Tasks::default(), move |stream| {
+            let waiting = Arc::clone(&waiting);
+            // Not a task of the end's: it lasts as long as its flow, which says goodbye by itself.
+            runtime::handle().spawn(async move {
+                match role {
+                    Role::Source => speak(stream, &waiting).await,
+                    Role::Sink => listen(stream, &waiting).await,
+                }
+            });
+        })?;
+        Ok(Self { end, flows })
+    }
+
+    /// Writes into an offer where this end listens.
+    pub(crate) fn fill(&self, offer: &mut Offer) {
+        offer.tcp = self.end.port();
+        offer.tcp_key = self.end.key();
+    }
+
+    /// This flow waits for its connection; `ready` is called when it is up.
+    pub(crate) fn add(&self, flow: u32, beside: Beside, ready: impl FnOnce() + Send + 'static) {
+        let waiting = Waiting { flow, beside, ready: Box::new(ready) };
+        self.flows.lock().expect("no holder panics").push(waiting);
+    }
+
+    /// Connects to the peer for each flow that waits, a while later if the peer is to try first.
+    /// The flows must have been added.
+    pub(crate) fn connect(&self, plan: &Plan, peer: &Offer, after: Duration) {
+        let count = self.flows.lock().expect("no holder panics").len();
+        self.end.connect(plan, peer, count as u32, after);
+    }
+}
+
+/// The source's end: a connection is for the first flow that has none; more than enough come where
+/// both ends got through.
+async fn speak(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
+    let next = {
+        let mut flows = flows.lock().expect("no holder panics");
+        (!flows.is_empty()).then(|| flows.remove(0))
+    };
+    let Some(Waiting { flow, beside, ready }) = next else { return };
+    if stream.write_all(&flow.to_be_bytes()).await.is_ok() && stream.flush().await.is_ok() {
+        ready();
+        carry(stream, beside).await;
+    }
+}
+
+/// The sink's end: a connection is for the flow that it names.
+async fn listen(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
+    let mut number = [0; 4];
+    let named = tokio::time::timeout(WAIT.to_std(), stream.read_exact(&mut number)).await;
+    if !matches!(named, Ok(Ok(_))) {
+        return;
+    }
+    let flow = u32::from_be_bytes(number);
+    let found = {
+        let mut flows = flows.lock().expect("no holder panics");
+        let at = flows.iter().position(|waiting| waiting.flow == flow);
+        at.map(|at| flows.swap_remove(at))
+    };
+    if let Some(Waiting { beside, ready, .. }) = found {
+        ready();
+        carry(stream, beside).await;
+    }
+}
+
+/// Moves bytes between a connection and its flow until either is over.
+async fn carry(stream: TcpStream, beside: Beside) {
+    let (mut input, mut output) = tokio::io::split(stream);
+    let (mut outward, inward) = beside.split();
+    let write = async {
+        while let Some(bytes) = outward.next().await {
+            output.write_all(&bytes).await?;
+            if outward.is_empty() {
+                output.flush().await?;
+            }
+        }
+        output.shutdown().await
+    };
+    let read = async move {
+        let mut buffer = vec![0; PIECE];
+        while let Ok(count @ 1..) = input.read(&mut buffer).await {
+            if !inward.came(buffer[..count].to_vec()).await {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = write => {}
+        () = read => {}
+    }
+}
