@@ -6,6 +6,7 @@ mod cp;
 mod demo;
 mod diagnose;
 mod emulate;
+mod forecast;
 mod generate;
 mod history;
 mod keep;
@@ -32,6 +33,7 @@ pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
 pub(crate) use diagnose::DiagnoseArgs;
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
+pub(crate) use forecast::ForecastArgs;
 pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use history::{Export, HistoryArgs, When};
 pub(crate) use keep::{KeepArgs, without_password};
@@ -93,6 +95,8 @@ pub(crate) enum Command {
     Emulate(Box<EmulateArgs>),
     /// Why packets were lost, read from which were.
     Loss(LossArgs),
+    /// What a path will give next, from what it gave.
+    Forecast(Box<ForecastArgs>),
     /// Over which hosts to go from one to all others, by the bandwidths between them.
     Route(RouteArgs),
     /// The key of this user and the keys of known servers.

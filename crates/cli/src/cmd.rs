@@ -7,6 +7,7 @@ mod diagnose;
 mod emulate;
 mod explain;
 mod files_from;
+mod forecast;
 mod generate;
 mod history;
 mod key;
@@ -38,6 +39,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),
         Command::Loss(args) => loss::run(&args),
+        Command::Forecast(args) => forecast::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args, &settings),

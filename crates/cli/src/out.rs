@@ -3,6 +3,7 @@
 pub(crate) mod date;
 pub(crate) mod diagnose;
 pub(crate) mod done;
+pub(crate) mod forecast;
 pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod loss;

@@ -10,6 +10,7 @@ pub mod config;
 pub mod cp;
 pub mod demo;
 pub mod diagnose;
+pub mod forecast;
 pub mod history;
 pub mod keys;
 pub mod knownhosts;

@@ -13,9 +13,6 @@ pub(crate) enum Later {
     /// How fast a transfer would be.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Predict(Rest),
-    /// How fast a path will be.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Forecast(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -37,7 +34,6 @@ impl Later {
         let (name, instead) = match self {
             Self::Depot(_) => ("depot", "transfers go straight from end to end"),
             Self::Predict(_) => ("predict", "measure with `perf client`"),
-            Self::Forecast(_) => ("forecast", "measure with `perf client`"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
         };

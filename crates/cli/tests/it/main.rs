@@ -2,6 +2,7 @@
 
 mod common;
 mod copies;
+mod forecast;
 mod generated;
 mod loss;
 mod refusals;

@@ -1,0 +1,110 @@
+//! `packtrain forecast`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use packtrain_io::clock;
+use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_node::forecast::{Asked, Measurement, from_history, known_paths, outlook, perfsonar};
+use packtrain_node::history::{HistoryError, Keep};
+
+use crate::args::{ForecastArgs, When};
+use crate::exit::{Code, Exit, say};
+use crate::out;
+
+/// Largest archive.
+const LARGEST: u64 = 64 << 20;
+/// Pairs of machines that a mistyped name is answered with.
+const NAMED: usize = 5;
+
+/// `packtrain forecast`.
+pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
+    let keep = args.keep.keep()?;
+    let asked = Asked {
+        from: args.from.clone(),
+        to: args.to.clone(),
+        transport: args.transport.clone(),
+        since: args.since.map(|when| match when {
+            When::At(at) => at,
+            When::Ago(span) => clock::wall().saturating_sub(span),
+        }),
+        least: args.at_least,
+    };
+    let mut measurements = from_history(&keep, &asked).map_err(|error| unreadable(&error))?;
+    for path in &args.perfsonar {
+        measurements.extend(archive(path, &asked)?);
+    }
+    measurements.sort_by_key(|one| one.at);
+    let Some(outlook) = outlook(&measurements) else { return Err(nothing(&keep, args)?) };
+    if args.export {
+        out::json_line(&perfsonar::write(&measurements));
+    } else if args.json {
+        out::json_line(&out::forecast::Event::new(&args.from, &args.to, &outlook, args.explain));
+    } else {
+        out::line(&out::forecast::words(&args.from, &args.to, &outlook, args.explain));
+    }
+    Ok(Code::DONE)
+}
+
+fn unreadable(error: &HistoryError) -> Exit {
+    NodeError::new(FailureKind::Fatal, error.to_string()).into()
+}
+
+/// There is no measurement of the path: what there is instead.
+fn nothing(keep: &Keep, args: &ForecastArgs) -> Result<Exit, Exit> {
+    let known = known_paths(keep).map_err(|error| unreadable(&error))?;
+    let some: Vec<String> = known
+        .iter()
+        .take(NAMED)
+        .map(|(from, to, count)| out::clean(&format!("{from} -> {to} ({count})")))
+        .collect();
+    let instead = if some.is_empty() {
+        "it has no transfer at all".to_owned()
+    } else {
+        format!("it has {}", some.join(", "))
+    };
+    let text = format!(
+        "the history has no transfer from {} to {} that counts; {instead}. Move something there, \
+         or give measurements by --perfsonar FILE",
+        out::clean(&args.from),
+        out::clean(&args.to)
+    );
+    Ok(NodeError::new(FailureKind::SourceMissing, text).into())
+}
+
+fn archive(path: &Path, asked: &Asked) -> Result<Vec<Measurement>, Exit> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = out::shown(path.as_os_str().as_bytes());
+    let failed = |kind, error: &dyn std::fmt::Display| {
+        Exit::from(NodeError::new(kind, format!("{name}: {error}")))
+    };
+    let broken = |error: &io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => FailureKind::SourceMissing,
+            io::ErrorKind::InvalidData => FailureKind::Usage,
+            _ => FailureKind::Fatal,
+        };
+        failed(kind, error)
+    };
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(|error| broken(&error))?)
+    };
+    let mut text = String::new();
+    let read = input.take(LARGEST).read_to_string(&mut text).map_err(|error| broken(&error))?;
+    if read as u64 == LARGEST {
+        return Err(failed(FailureKind::Usage, &"an archive of over 64 MiB is not read"));
+    }
+    let found = perfsonar::read(&text, &asked.from, &asked.to)
+        .map_err(|error| failed(FailureKind::Usage, &error))?;
+    if found.of_others + found.failed > 0 {
+        say(&format!(
+            "{name}: {} results between other machines and {} failed ones left out",
+            found.of_others, found.failed
+        ));
+    }
+    let recent = |one: &Measurement| asked.since.is_none_or(|since| one.at >= since);
+    Ok(found.measurements.into_iter().filter(recent).collect())
+}

@@ -1,0 +1,112 @@
+//! What a path will give: measurements of it from the history and from other people's archives,
+//! and the forecast that they allow.
+
+pub mod perfsonar;
+
+use packtrain_plan::forecast::{Battery, Forecast};
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use crate::history::{HistoryError, Keep, Wanted, find};
+
+/// A throughput that was measured from one machine to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    /// When, since 1970.
+    pub at: Duration,
+    /// How much.
+    pub rate: DataRate,
+    /// The least round trip, where it is known.
+    pub rtt: Option<Duration>,
+}
+
+/// Which measurements of the history count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Where the bytes came from, as the user named it.
+    pub from: String,
+    /// Where they went.
+    pub to: String,
+    /// Only those of this transport.
+    pub transport: Option<String>,
+    /// Only those begun since then.
+    pub since: Option<Duration>,
+    /// Shorter transfers tell more of their start than of the path.
+    pub least: ByteCount,
+}
+
+/// What comes next.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// Throughput, in bit/s.
+    pub throughput: Forecast,
+    /// Least round trip, in seconds, if any was measured.
+    pub rtt: Option<Forecast>,
+    /// How wrong each method was so far: its name and the mean size of its errors, in bit/s.
+    pub methods: Vec<(String, f64)>,
+    /// The newest measurement.
+    pub newest: Measurement,
+}
+
+/// What the history knows of a path, the oldest first.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn from_history(keep: &Keep, asked: &Asked) -> Result<Vec<Measurement>, HistoryError> {
+    let wanted = Wanted {
+        host: Some(asked.from.clone()),
+        transport: asked.transport.clone(),
+        since: asked.since,
+        ..Wanted::default()
+    };
+    let rows = find(keep, &wanted)?;
+    let counts = rows.iter().rev().filter(|row| {
+        row.from_host == asked.from
+            && row.to_host == asked.to
+            && row.bytes_moved >= asked.least
+            && row.throughput > DataRate::ZERO
+    });
+    Ok(counts
+        .map(|row| Measurement { at: row.began, rate: row.throughput, rtt: row.rtt })
+        .collect())
+}
+
+/// Pairs of machines that the history has transfers between, with how many, the newest first: what
+/// a user who mistyped a name wants to see.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn known_paths(keep: &Keep) -> Result<Vec<(String, String, usize)>, HistoryError> {
+    let mut known: Vec<(String, String, usize)> = Vec::new();
+    for row in find(keep, &Wanted::default())? {
+        if row.throughput == DataRate::ZERO {
+            continue;
+        }
+        match known.iter_mut().find(|(from, to, _)| *from == row.from_host && *to == row.to_host) {
+            Some((.., count)) => *count += 1,
+            None => known.push((row.from_host, row.to_host, 1)),
+        }
+    }
+    Ok(known)
+}
+
+/// What measurements in any order say of the next; nothing if there is none.
+pub fn outlook(measurements: &[Measurement]) -> Option<Outlook> {
+    let mut ordered = measurements.to_vec();
+    ordered.sort_by_key(|one| one.at);
+    let newest = *ordered.last()?;
+    let (mut throughput, mut rtt) = (Battery::new(), Battery::new());
+    for one in &ordered {
+        // Rates and times are finite and not below zero, so nothing is refused.
+        let _ = throughput.learn(one.rate.as_bps() as f64);
+        if let Some(time) = one.rtt {
+            let _ = rtt.learn(time.as_secs_f64());
+        }
+    }
+    let methods = throughput.methods().map(|(method, error)| (method.to_string(), error));
+    Some(Outlook {
+        methods: methods.collect(),
+        throughput: throughput.forecast()?,
+        rtt: rtt.forecast(),
+        newest,
+    })
+}
