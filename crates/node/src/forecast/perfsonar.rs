@@ -115,7 +115,7 @@ impl Reading<'_> {
 }
 
 fn seconds(ts: f64) -> Option<Duration> {
-    (ts >= 0.0 && ts < 1e11).then(|| Duration::from_micros((ts * 1e6) as u64))
+    (0.0..1e11).contains(&ts).then(|| Duration::from_micros((ts * 1e6) as u64))
 }
 
 /// `2026-11-22T08:30:00Z`, or with an offset in place of the Z; since 1970.
