@@ -1,0 +1,110 @@
+//! All shapes together, each as likely as the samples make it.
+
+use super::point::Point;
+use super::residual::{self, Residual};
+use super::shapes::{self, Shape};
+
+/// More different numbers of streams than these are thinned out: the rest adds nothing but work.
+const MOST_POINTS: usize = 64;
+
+/// Shapes less likely than the likeliest by this factor are left out.
+const NEGLIGIBLE: f64 = 1e-5;
+
+/// A shape under one assumption about the residuals.
+#[derive(Debug)]
+struct Member {
+    shape: Shape,
+    residual: usize,
+    weight: f64,
+    /// L^-1 of how far the samples lie above it.
+    above: Vec<f64>,
+}
+
+/// What the samples leave of all shapes.
+#[derive(Debug)]
+pub(crate) struct Mixture {
+    residuals: Vec<Residual>,
+    members: Vec<Member>,
+    /// ln of the unit in which everything is: the largest sample.
+    ln_unit: f64,
+}
+
+/// A prediction at one number of streams: ln of Mbit/s, and its variance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Moment {
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+}
+
+impl Mixture {
+    /// Of at least one point.
+    pub(crate) fn new(points: &[Point]) -> Self {
+        let points = thinned(points);
+        let ln_unit = points.iter().map(|p| p.mbps.ln()).fold(f64::NEG_INFINITY, f64::max);
+        let residuals = residual::all(&points);
+        let mut members = Vec::new();
+        for shape in shapes::all() {
+            let above = points.iter().map(|p| p.mbps.ln() - ln_unit - shape.ln_at(p.ln_n));
+            let above: Vec<f64> = above.collect();
+            for (index, residual) in residuals.iter().enumerate() {
+                let mut above = above.clone();
+                let weight = residual.ln_likelihood(&mut above) + shape.prior;
+                members.push(Member { shape, residual: index, weight, above });
+            }
+        }
+        let most = members.iter().map(|m| m.weight).fold(f64::NEG_INFINITY, f64::max);
+        members.iter_mut().for_each(|m| m.weight = (m.weight - most).exp());
+        members.retain(|m| m.weight > NEGLIGIBLE);
+        let sum: f64 = members.iter().map(|m| m.weight).sum();
+        members.iter_mut().for_each(|m| m.weight /= sum);
+        Self { residuals, members, ln_unit }
+    }
+
+    /// What is expected at `ln_n`.
+    pub(crate) fn at(&self, ln_n: f64) -> Moment {
+        let weights: Vec<_> = self.residuals.iter().map(|r| r.weights(ln_n)).collect();
+        let (mut mean, mut square) = (0.0, 0.0);
+        for member in &self.members {
+            let at = &weights[member.residual];
+            let value = member.shape.ln_at(ln_n) + at.mean(&member.above);
+            mean += member.weight * value;
+            square += member.weight * (value * value + at.variance);
+        }
+        Moment { mean: mean + self.ln_unit, variance: (square - mean * mean).max(0.0) }
+    }
+
+    /// For each of `ln_n`, the share of the greatest throughput among them that is expected.
+    pub(crate) fn shares(&self, ln_n: &[f64]) -> Vec<f64> {
+        let weights: Vec<Vec<_>> =
+            self.residuals.iter().map(|r| ln_n.iter().map(|at| r.weights(*at)).collect()).collect();
+        let mut shares = vec![0.0; ln_n.len()];
+        let mut values = vec![0.0; ln_n.len()];
+        for member in &self.members {
+            let at = &weights[member.residual];
+            for ((value, ln_n), at) in values.iter_mut().zip(ln_n).zip(at) {
+                *value = member.shape.ln_at(*ln_n) + at.mean(&member.above);
+            }
+            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            for (share, value) in shares.iter_mut().zip(&values) {
+                *share += member.weight * (value - most).exp();
+            }
+        }
+        shares
+    }
+}
+
+/// At most [`MOST_POINTS`], evenly spread over the logarithm of the streams, ends included.
+fn thinned(points: &[Point]) -> Vec<Point> {
+    if points.len() <= MOST_POINTS {
+        return points.to_vec();
+    }
+    let (first, last) = (points[0].ln_n, points[points.len() - 1].ln_n);
+    let step = (last - first) / (MOST_POINTS - 1) as f64;
+    let mut kept: Vec<Point> = Vec::new();
+    for point in points {
+        if point.ln_n >= first + step * kept.len() as f64 - 1e-9 {
+            kept.push(*point);
+        }
+    }
+    kept
+}

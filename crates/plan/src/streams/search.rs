@@ -1,0 +1,157 @@
+//! Which samples a model is best fitted to (section 4, the best-fitted coefficients).
+//!
+//! Every pair or triple is tried, those whose coefficients are not valid cost no curve, and the
+//! curve with the least error over all samples (equation 35) wins. The loops are those of the
+//! paper with their bounds and outputs corrected: it lets the innermost index run one past the
+//! end, increases each index twice, and writes the second sample where the third belongs.
+
+use std::num::NonZeroU32;
+
+use super::curve::Curve;
+use super::models::{ALL, Invalid, MOST_ORDER, Model};
+use super::point::Point;
+
+/// The best curve of one model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// The curve.
+    pub curve: Curve,
+    /// The numbers of streams whose samples it passes through.
+    pub from: Vec<NonZeroU32>,
+    /// The root of the mean squared distance to all samples (equation 35), in Mbit/s.
+    pub error_mbps: f64,
+}
+
+/// The sum of squared distances of a curve, and the points it passes through.
+type Found = (f64, Curve, [Point; 3]);
+
+/// So many samples are searched first.
+const FIRST: usize = 8;
+
+/// The best-fitted curve of `model`; `points` are in ascending order.
+pub(crate) fn best(model: Model, points: &[Point]) -> Result<Best, Invalid> {
+    let (needed, found) = (model.samples(), points.len());
+    if found < needed {
+        return Err(Invalid::TooFew { needed, found });
+    }
+    match model {
+        Model::KolaVernon => {
+            Err(Invalid::NotMeasured("the bottleneck's capacity and how long packets wait there"))
+        }
+        Model::Hacker => {
+            // One stream, or the fewest measured, is the one that congests least.
+            let first = &points[..1];
+            let curve = model.fit(first, 0)?;
+            super::models::uncongested(&curve, points)?;
+            Ok(Best {
+                curve,
+                from: vec![first[0].streams],
+                error_mbps: (squares(&curve, points, f64::MAX) / found as f64).sqrt(),
+            })
+        }
+        _ => search(model, points),
+    }
+}
+
+fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
+    let spread = spread(points);
+    let mut best: Option<Found> = None;
+    // A few samples far from each other give a good curve at once, so that most others are left
+    // after a few points.
+    let mut few = spread[..spread.len().min(FIRST)].to_vec();
+    few.sort_by(|p, q| p.n.total_cmp(&q.n));
+    for from in [&few[..], points] {
+        let all_orders = model == Model::LossRate;
+        let orders = if all_orders { 2..=MOST_ORDER } else { 0..=0 };
+        every(model.samples(), from, &mut |from| {
+            for order in orders.clone() {
+                consider(model, from, order, &spread, &mut best);
+            }
+        });
+    }
+    let Some((error, curve, from)) = best else { return Err(reason(model, points)) };
+    Ok(Best {
+        curve,
+        from: from[..model.samples()].iter().map(|p| p.streams).collect(),
+        error_mbps: (error / points.len() as f64).sqrt(),
+    })
+}
+
+/// The curve through `from`, if it is valid and better than the best so far.
+#[inline]
+fn consider(model: Model, from: &[Point], order: u32, all: &[Point], best: &mut Option<Found>) {
+    let Ok(curve) = model.fit(from, order) else { return };
+    let limit = best.as_ref().map_or(f64::MAX, |(least, ..)| *least);
+    let error = squares(&curve, all, limit);
+    if error < limit {
+        let mut kept = [from[0]; 3];
+        kept[..from.len()].copy_from_slice(from);
+        *best = Some((error, curve, kept));
+    }
+}
+
+/// Calls `told` with every choice of one, two or three points, in their order.
+#[inline]
+pub(crate) fn every(size: usize, points: &[Point], told: &mut impl FnMut(&[Point])) {
+    for (i, p) in points.iter().enumerate() {
+        if size == 1 {
+            told(&[*p]);
+            continue;
+        }
+        for (j, q) in points.iter().enumerate().skip(i + 1) {
+            if size == 2 {
+                told(&[*p, *q]);
+                continue;
+            }
+            points[j + 1..].iter().for_each(|r| told(&[*p, *q, *r]));
+        }
+    }
+}
+
+/// Sum of squared distances (equations 34 and 35), or more than `limit` as soon as it is that.
+/// A point outside the domain counts as farther than everything.
+#[inline]
+fn squares(curve: &Curve, points: &[Point], limit: f64) -> f64 {
+    let mut sum = 0.0;
+    for point in points {
+        let distance = point.mbps - curve.mbps(point);
+        sum += distance * distance;
+        if sum >= limit || sum.is_nan() {
+            return f64::INFINITY;
+        }
+    }
+    sum
+}
+
+/// The same points, those far from each other first: a bad curve shows itself soon.
+fn spread(points: &[Point]) -> Vec<Point> {
+    let mut out = Vec::with_capacity(points.len());
+    let mut step = points.len().next_power_of_two();
+    let mut taken = vec![false; points.len()];
+    while step > 0 {
+        for at in (0..points.len()).step_by(step) {
+            if !std::mem::replace(&mut taken[at], true) {
+                out.push(points[at]);
+            }
+        }
+        step /= 2;
+    }
+    out
+}
+
+/// Why nothing was valid, told of the first, the middle and the last sample.
+fn reason(model: Model, points: &[Point]) -> Invalid {
+    let (first, last) = (points[0], points[points.len() - 1]);
+    let middle = points[points.len() / 2];
+    let typical: &[Point] = match model.samples() {
+        1 => &[first],
+        2 => &[first, last],
+        _ => &[first, middle, last],
+    };
+    model.fit(typical, 2).err().unwrap_or(Invalid::NoValue)
+}
+
+/// Every model's best-fitted curve.
+pub(crate) fn all(points: &[Point]) -> impl Iterator<Item = (Model, Result<Best, Invalid>)> + '_ {
+    ALL.into_iter().map(|model| (model, best(model, points)))
+}
