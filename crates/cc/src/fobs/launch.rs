@@ -16,7 +16,8 @@ const FOLLOWS: f64 = 0.75;
 /// ...unless it grows on: then it is only late, so many steps at most.
 const PATIENCE: u32 = 2;
 /// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
-const LANDING: f64 = 0.95;
+/// For the same reason a measurement counts only with a quarter of the one before in it.
+pub(super) const LANDING: f64 = 0.95;
 /// A queue is there when the round trip is longer than its least by a quarter and this.
 const QUEUE: Duration = Duration::from_millis(5);
 /// So many lost packets of a step, and so large a share of it, end the launch.
@@ -26,8 +27,13 @@ const LOSS: (u64, f64) = (16, 0.02);
 #[derive(Debug)]
 pub(super) struct Launch {
     rate: f64,
+    /// Where it begins, if not with the first step.
+    from: Option<f64>,
     since: Option<Time>,
     best: f64,
+    last: Option<f64>,
+    /// The receiving host dropped something.
+    host: bool,
     sent: u64,
     lost: u64,
     flat: u32,
@@ -37,7 +43,24 @@ pub(super) struct Launch {
 
 impl Launch {
     pub(super) fn new() -> Self {
-        Self { rate: FIRST.1, since: None, best: 0.0, sent: 0, lost: 0, flat: 0, retreat: None }
+        let (from, since, last, retreat) = (None, None, None, None);
+        let (rate, best, sent, lost, flat, host) = (FIRST.1, 0.0, 0, 0, 0, false);
+        Self { rate, from, since, best, last, host, sent, lost, flat, retreat }
+    }
+
+    /// One that goes on from this rate.
+    pub(super) fn again(rate: f64) -> Self {
+        Self { rate, from: Some(rate), ..Self::new() }
+    }
+
+    /// One that went too far and will land at `rate`.
+    pub(super) fn retreat(now: Time, rtt: Duration, rate: f64) -> Self {
+        Self { best: rate / LANDING, retreat: Some(now + rtt + SPAN), ..Self::new() }
+    }
+
+    /// Whether the host set the limit, or may have.
+    pub(super) fn met_host(&self) -> bool {
+        self.host
     }
 
     /// Bytes a second.
@@ -59,15 +82,19 @@ impl Launch {
     ) -> Option<f64> {
         let now = feedback.now;
         let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
+        self.host |= feedback.host_drops > 0;
         let before = self.best;
-        self.best = self.best.max(delivered.unwrap_or(0.0)).min(most);
+        if let Some(rate) = delivered {
+            let mean = self.last.replace(rate).map_or(rate, |last| (last + 3.0 * rate) / 4.0);
+            self.best = self.best.max(mean).min(most);
+        }
         if let Some(until) = self.retreat {
             // What left before is still told of: nothing shows the path's speed better.
             return (now >= until).then_some(self.best * LANDING);
         }
         let Some(since) = self.since else {
-            let first = FIRST.0 * mtu / rtt.as_secs_f64().max(1e-6);
-            self.step(now, first.min(FIRST.1).min(most));
+            let first = (FIRST.0 * mtu / rtt.as_secs_f64().max(1e-6)).min(FIRST.1);
+            self.step(now, self.from.unwrap_or(first).min(most));
             return None;
         };
         // Before a round trip has passed it is the step before that is told of.
@@ -75,7 +102,9 @@ impl Launch {
             self.lost += feedback.lost.iter().map(|l| u64::from(l.count)).sum::<u64>();
         }
         let queued = feedback.rtt.is_some_and(|r| r.latest > least + least / 4 + QUEUE);
+        // What a host drops is no limit of the path, as long as delivery follows.
         let lossy = self.lost > LOSS.0 && self.lost as f64 > LOSS.1 * self.sent as f64;
+        let lossy = lossy && !self.host;
         if (queued || lossy) && self.best > 0.0 {
             self.retreat = Some(now + rtt + SPAN);
             return None;

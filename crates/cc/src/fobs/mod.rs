@@ -12,7 +12,9 @@
 //! | `options` | window or rate mode, whose verdict counts, sizes |
 //! | `response` | w(p), and p |
 //! | `launch` | the first rate, where none is asked for |
+//! | `found` | the most that the path was found to have, and how that changes |
 
+mod found;
 mod launch;
 mod options;
 mod response;
@@ -22,6 +24,7 @@ use std::collections::VecDeque;
 use packtrain_loss::{Cause, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use self::found::Found;
 use self::launch::{Launch, bytes};
 pub use self::options::{Judge, Mode, Options};
 use self::response::LongTerm;
@@ -39,12 +42,8 @@ pub const LONGEST_WINDOW: Duration = Duration::from_secs(5);
 const SURE: f64 = 0.95;
 /// Windows that wait for a verdict. One that is pushed out is taken for the network's.
 const MOST_WAITING: usize = 4;
-/// A measured rate grows by this after a window without losses and without a queue.
-const GROWTH: f64 = 17.0 / 16.0;
-/// After growth that made a queue so many windows pass without growth.
-const PAUSE: u32 = 8;
-/// A queue stands when the round trip is longer than its least by an eighth and this.
-const QUEUE: Duration = Duration::from_millis(3);
+/// A launch that turns out to have gone too far is corrected so often before its losses count.
+const LANDINGS: u32 = 3;
 /// Never slower than so many packets a round trip.
 const LEAST_PACKETS: f64 = 2.0;
 /// The rate before anything is known, in bytes a second: a packet in about a millisecond.
@@ -70,13 +69,17 @@ pub struct Fobs {
     loss: LongTerm,
     /// Bytes a second.
     rate: f64,
-    /// What is asked for, or what the path was found to have.
-    most: f64,
+    /// What is asked for.
+    asked: Option<f64>,
+    /// What the path was found to have.
+    found: Found,
+    /// No window has passed since the launch, so what is lost to a queue is its doing still; so
+    /// often it may be repeated.
+    landing: u32,
+    /// What was found is what a host had that dropped, and maybe not what the path has.
+    host_found: bool,
     /// Nothing may be faster.
     ceiling: f64,
-    /// The most before it grew last, while that is on trial, and windows without growth to come.
-    grown: Option<f64>,
-    pause: u32,
     rtt: Option<Duration>,
     least_rtt: Duration,
     delivered: f64,
@@ -104,10 +107,11 @@ impl Fobs {
             launch,
             loss: LongTerm::default(),
             rate: asked.unwrap_or(LEAST_RATE),
-            most: asked.unwrap_or(ceiling),
+            asked,
+            found: Found::new(ceiling),
+            landing: LANDINGS,
+            host_found: false,
             ceiling,
-            grown: None,
-            pause: 0,
             rtt: config.rtt,
             least_rtt: config.rtt.unwrap_or(Duration::MAX),
             delivered: 0.0,
@@ -139,11 +143,16 @@ impl Fobs {
         self.collector.set_packets(packets);
     }
 
+    /// The most that may be sent, whatever the losses.
+    fn most(&self) -> f64 {
+        self.asked.unwrap_or(self.found.most())
+    }
+
     fn on_launched(&mut self, now: Time, rate: f64) {
-        self.launch = None;
-        self.most = rate.clamp(LEAST_RATE, self.ceiling);
-        self.rate = self.most;
-        self.pause = 1;
+        self.host_found = self.launch.take().is_some_and(|launch| launch.met_host());
+        self.found = Found::new(rate.clamp(LEAST_RATE, self.ceiling));
+        self.rate = self.found.most();
+        self.set_rate(true);
         self.collector.restart(now);
         self.fit_window();
     }
@@ -152,10 +161,14 @@ impl Fobs {
     fn on_window(&mut self, window: LossWindow) {
         let (packets, lost) = (window.signature.len() as u64, window.signature.lost() as u64);
         self.event = None;
+        self.landing = 0;
         if lost == 0 {
             self.loss.clean(packets);
             self.grow();
             self.set_rate(self.options.mode == Mode::Window);
+            if std::mem::take(&mut self.host_found) && self.rate >= self.most() {
+                (self.launch, self.landing) = (Some(Launch::again(self.rate)), LANDINGS);
+            }
         } else if self.options.judge == Judge::Blind {
             self.out.push_back(window);
             self.on_congestion(packets, lost);
@@ -180,7 +193,7 @@ impl Fobs {
     fn on_congestion(&mut self, packets: u64, lost: u64) {
         self.verdicts[0] += 1;
         self.loss.event(packets, lost);
-        self.ungrow();
+        self.found.ungrow();
         self.set_rate(true);
     }
 
@@ -188,6 +201,7 @@ impl Fobs {
     fn on_host(&mut self, packets: u64) {
         self.verdicts[1] += 1;
         self.loss.clean(packets);
+        self.grow();
         self.set_rate(true);
     }
 
@@ -195,9 +209,9 @@ impl Fobs {
     fn set_rate(&mut self, both: bool) {
         let allowed = match window(self.loss.rate()) {
             Some(packets) => packets.max(LEAST_PACKETS) * self.mtu / self.rtt_secs(),
-            None => self.most,
+            None => self.most(),
         };
-        let rate = allowed.min(self.most);
+        let rate = allowed.min(self.most());
         if both || rate > self.rate {
             self.rate = rate;
         }
@@ -205,27 +219,31 @@ impl Fobs {
 
     /// A rate that was measured was measured once: somebody may have left since.
     fn grow(&mut self) {
-        self.grown = None;
-        let used = self.rate >= self.most && !self.app_limited;
-        let delivered = self.delivered >= 0.9 * self.rate;
-        if self.options.rate.is_some() || !used || !delivered {
-            return;
-        }
-        if self.pause > 0 {
-            self.pause -= 1;
-        } else if self.most < self.ceiling {
-            self.grown = Some(self.most);
-            self.most = (self.most * GROWTH).min(self.ceiling);
+        let used = self.rate >= self.most() && !self.app_limited;
+        if self.asked.is_none() && used && self.delivered >= 0.9 * self.rate {
+            self.found.grow(self.ceiling);
+        } else {
+            self.found.settle();
         }
     }
 
-    /// The growth on trial is taken back.
-    fn ungrow(&mut self) {
-        if let Some(before) = self.grown.take() {
-            self.most = before;
-            self.rate = self.rate.min(before);
-            self.pause = PAUSE;
+    /// Whether a queue stands that this flow makes, and what follows.
+    fn look_at_queue(&mut self, feedback: &Feedback<'_>) {
+        let Some(rtt) = feedback.rtt.filter(|_| self.asked.is_none()) else { return };
+        let delivered = feedback.delivery_rate.map(bytes);
+        let rtts = (rtt.latest, self.least_rtt);
+        if !self.found.on_feedback(feedback.now, rtts, delivered) {
+            return;
         }
+        if self.landing > 0 {
+            self.landing -= 1;
+            self.launch = Some(Launch::retreat(feedback.now, rtt.latest, self.found.most()));
+        }
+        self.set_rate_down();
+    }
+
+    fn set_rate_down(&mut self) {
+        self.rate = self.rate.min(self.most());
     }
 }
 
@@ -265,15 +283,12 @@ impl CongestionController for Fobs {
         if let Some(launch) = &mut self.launch {
             let Some(rtt) = self.rtt else { return };
             let rtts = (rtt, self.least_rtt);
-            if let Some(rate) = launch.on_feedback(feedback, rtts, self.mtu, self.most) {
+            if let Some(rate) = launch.on_feedback(feedback, rtts, self.mtu, self.ceiling) {
                 self.on_launched(now, rate);
             }
             return;
         }
-        let queued = |latest| latest > self.least_rtt + self.least_rtt / 8 + QUEUE;
-        if self.grown.is_some() && feedback.rtt.is_some_and(|rtt| queued(rtt.latest)) {
-            self.ungrow();
-        }
+        self.look_at_queue(feedback);
         if self.options.mode == Mode::Rate {
             if self.event.is_none() && self.collector.concerns(feedback) {
                 self.event = Some(now);
@@ -333,7 +348,7 @@ impl CongestionController for Fobs {
         let [network, host] = self.verdicts;
         format!(
             "{what} at most {} p {:.2e} events {network} host {host}",
-            DataRate::from_bps((self.most * 8.0) as u64),
+            DataRate::from_bps((self.most() * 8.0) as u64),
             self.loss.rate(),
         )
     }

@@ -54,6 +54,16 @@ fn to_and_from_a_server_with_a_ticket() {
 
 #[test]
 fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
+    goes_on_after_a_kill("udt", "udt:paper", "udt:udt4");
+}
+
+#[test]
+fn over_fobs_a_copy_is_the_same_and_goes_on_after_a_kill() {
+    goes_on_after_a_kill("fobs", "fobs:window", "fobs:rate,400mbit");
+}
+
+/// There over this transport, cut off once, and back with another controller.
+fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::odd(&rig.path("src/odd"));
@@ -62,12 +72,12 @@ fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
     let place = format!("pt://127.0.0.1:{port}/dst");
     let put = |more: &[&str]| {
         let mut put = rig.cp();
-        put.args(["--ticket", &ticket(&rig), "--transport", "udt", "--json"]).args(more);
+        put.args(["--ticket", &ticket(&rig), "--transport", transport, "--json"]).args(more);
         put.arg(contents(&rig.path("src"))).arg(&place);
         put
     };
     // At 60 Mbit/s the whole takes more than five seconds, and what is safe is told each second.
-    let mut running = rig.start(&mut put(&["--rate", "60mbit", "--cc", "udt:paper"]));
+    let mut running = rig.start(&mut put(&["--rate", "60mbit", "--cc", there]));
     std::thread::sleep(Duration::from_millis(4000));
     assert!(!running.ended(), "{}", running.stderr());
     send("KILL", running.pid());
@@ -77,11 +87,14 @@ fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
     let moved = ended.number("bytes_moved");
     assert!(moved < 40 * MIB, "{moved} bytes moved again, which is all");
     let last = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(last.contains(r#""transport":"udt""#), "{last}");
+    assert!(last.contains(&format!(r#""transport":"{transport}""#)), "{last}");
     let mut get = rig.cp();
-    get.args(["--ticket", &ticket(&rig), "--transport", "udt", "--cc", "udt:udt4"]);
+    get.args(["--ticket", &ticket(&rig), "--transport", transport, "--cc", back]);
     rig.ok(get.arg(format!("{place}/")).arg(rig.path("back")));
     assert_same(&rig.path("src"), &rig.path("back"));
+    let mut verify = rig.packtrain();
+    verify.args(["verify", "--ticket", &ticket(&rig)]).arg(contents(&rig.path("src")));
+    rig.ok(verify.arg(&place));
 }
 
 #[test]

@@ -413,6 +413,11 @@ impl Sender {
         self.came = self.came.max(Some(units));
     }
 
+    /// The same, where somebody told.
+    pub(crate) fn came(&self) -> Option<u64> {
+        self.came
+    }
+
     /// The receiving host told this; the controller hears it with the next feedback.
     pub(crate) fn on_host(&mut self, news: HostNews) {
         self.host.drops = self.host.drops.saturating_add(news.drops);

@@ -14,6 +14,7 @@ use crate::codec::header::UNIT_OVERHEAD;
 use crate::config::limits::WINDOW_UNITS;
 use crate::config::{CoreConfig, FeedbackKind};
 use crate::core::backlog::Backlog;
+use crate::core::hostcap::{Arrived, HostCap};
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::sender::Outcome;
@@ -44,8 +45,12 @@ pub(crate) struct UnitSender {
     /// The owner's ceiling.
     ceiling: Option<DataRate>,
     limit: Limit,
-    /// What the receiving host has told so far.
+    /// What the receiving host has told so far, and its drops that the cap has not heard of.
     host: Host,
+    dropped: u64,
+    /// What the receiving host takes, and the units that had come when it was last asked for.
+    host_cap: HostCap,
+    seen_came: u64,
     /// Losses and silences of the feedback that have been looked at.
     seen_lost: u64,
     seen_silences: u64,
@@ -93,6 +98,9 @@ impl UnitSender {
             ceiling: config.rate_ceiling,
             limit: Limit::Idle,
             host: Host::default(),
+            dropped: 0,
+            host_cap: HostCap::new(now),
+            seen_came: 0,
             seen_lost: 0,
             seen_silences: 0,
             loss_round: 0,
@@ -345,12 +353,13 @@ impl UnitSender {
             ecn_ce: host.ecn_ce.max(self.host.ecn_ce),
             drain: host.drain,
         };
+        self.dropped = self.dropped.saturating_add(more);
         more
     }
 
-    /// The controller's pace, if it has one.
+    /// The controller's pace, if it has one, below what the receiving host takes.
     pub(crate) fn rate(&self) -> Option<DataRate> {
-        self.voice.controller_rate()
+        self.voice.controller_rate().into_iter().chain(self.host_cap.rate()).min()
     }
 
     /// The path answered a ping: what the breaker held back for want of feedback may leave.
@@ -363,11 +372,22 @@ impl UnitSender {
 
     fn judge(&mut self, now: Time, acked: u64, lost: u64) -> Verdict {
         self.reported_at = now;
-        let wire = self.voice.controller_rate();
-        let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, wire);
-        let ceilings = [self.ceiling, self.breaker.ceiling()];
+        self.cap(now, lost);
+        // Lost is lost to the breaker, whoever is said to have dropped it.
+        let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, self.rate());
+        let ceilings = [self.ceiling, self.host_cap.rate(), self.breaker.ceiling()];
         self.voice.set_ceiling(ceilings.into_iter().flatten().min());
         verdict
+    }
+
+    /// Tells the cap what came through.
+    fn cap(&mut self, now: Time, lost: u64) {
+        let came = self.voice.came();
+        let packets = came.saturating_sub(std::mem::replace(&mut self.seen_came, came));
+        let bytes = ByteCount(packets * u64::from(self.mtu.current()));
+        let dropped = std::mem::take(&mut self.dropped);
+        let arrived = Arrived { bytes, packets, lost, dropped };
+        self.host_cap.on_report(now, self.rtt(), arrived, self.voice.controller_rate());
     }
 
     fn new_losses(&mut self) -> u64 {
@@ -466,6 +486,7 @@ impl UnitSender {
         stats.silences += self.voice.silences().1;
         stats.mtu = ByteCount(u64::from(self.mtu.current()));
         stats.host_drops = self.host.drops;
+        stats.host_cap = self.host_cap.rate();
         stats.refused_packets = self.host.refused;
         stats.ecn_ce = self.host.ecn_ce;
         stats.limit = self.limit;

@@ -78,6 +78,14 @@ impl Voice {
         }
     }
 
+    /// The same with those beyond a gap, where the feedback tells of them.
+    pub(super) fn came(&self) -> u64 {
+        match self {
+            Self::Udt(voice) => voice.came().unwrap_or(voice.acked()),
+            Self::Sabul(voice) => voice.received(),
+        }
+    }
+
     /// The number that the next new unit gets.
     pub(super) fn next(&self) -> u64 {
         ask!(self, voice => voice.next())
