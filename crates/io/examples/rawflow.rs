@@ -4,6 +4,9 @@
 //!     rawflow recv --bind 10.9.0.2 --peer 10.9.0.1 --port 7000 --lanes 8
 //!     rawflow send --bind 10.9.0.1 --peer 10.9.0.2 --port 7000 --lanes 8 --seconds 10 --cc native
 //!
+//! `--judge off` leaves out what names the causes of losses, to see what it costs: the last line
+//! has the processor time of both threads. `--feedback fobs` at both ends changes the feedback.
+//!
 //! Lane `i` uses port `--port` + `i` on both sides. The key is fixed and public: for measuring only.
 #![allow(clippy::print_stdout)]
 
@@ -12,12 +15,15 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use crossbeam_channel::{Receiver, unbounded};
-use packtrain_cc::{ControllerConfig, build};
+use packtrain_cc::{
+    CongestionController, ControllerConfig, Feedback, ProbeTrain, Sent, Signals, build,
+};
 use packtrain_io::flow::{FlowEvent, FlowSnapshot, spawn_receiver, spawn_sender};
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy};
 use packtrain_proto::{
-    CloseReason, Event, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite,
+    CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement,
+    Role, Suite,
 };
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
@@ -38,6 +44,70 @@ struct Args {
     cc: String,
     mtu: u64,
     max_mtu: u64,
+    feedback: FeedbackKind,
+    judge: bool,
+}
+
+/// A controller whose losses nobody collects: it says that it does so itself, and does not.
+#[derive(Debug)]
+struct Unwatched(Box<dyn CongestionController>);
+
+impl CongestionController for Unwatched {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn needs(&self) -> Signals {
+        self.0.needs()
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.0.on_sent(sent);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.0.on_feedback(feedback);
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.0.on_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.0.poll_timeout()
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.0.cwnd()
+    }
+
+    fn paces_itself(&self) -> bool {
+        self.0.paces_itself()
+    }
+
+    fn pacing_rate(&self) -> Option<DataRate> {
+        self.0.pacing_rate()
+    }
+
+    fn frozen_until(&self) -> Option<Time> {
+        self.0.frozen_until()
+    }
+
+    fn send_quantum(&self) -> ByteCount {
+        self.0.send_quantum()
+    }
+
+    fn probe(&self) -> Option<ProbeTrain> {
+        self.0.probe()
+    }
+
+    fn collects(&self) -> bool {
+        true
+    }
+
+    fn state(&self) -> String {
+        self.0.state()
+    }
 }
 
 /// A payload that copies from a slab, as a reader's would.
@@ -93,6 +163,8 @@ fn parse() -> Result<Args, Failure> {
         cc,
         mtu: 1_472,
         max_mtu: 1_472,
+        feedback: FeedbackKind::Native,
+        judge: true,
     };
     while let Some(flag) = words.next() {
         let value = words.next().ok_or("a flag needs a value")?;
@@ -104,6 +176,11 @@ fn parse() -> Result<Args, Failure> {
             "--seconds" => args.seconds = value.parse()?,
             "--cc" => args.cc = value,
             "--mtu" => args.mtu = value.parse()?,
+            "--judge" => args.judge = value == "on",
+            "--feedback" => {
+                let known = FeedbackKind::labelled(&value);
+                args.feedback = known.ok_or("no feedback of this name")?;
+            }
             "--max-mtu" => args.max_mtu = value.parse()?,
             other => return Err(format!("unknown flag {other}").into()),
         }
@@ -122,6 +199,7 @@ fn config(args: &Args, role: Role) -> FlowConfig {
     let mut config = FlowConfig::new(role, keys, 1, peers.collect());
     config.mtu = ByteCount(args.mtu);
     config.max_mtu = ByteCount(args.max_mtu.max(args.mtu));
+    config.feedback = args.feedback;
     config
 }
 
@@ -131,7 +209,9 @@ fn send(args: &Args) -> Result<(), Failure> {
     let (config, now) = (config(args, Role::Sender), clock::now());
     let control =
         ControllerConfig { mtu: config.mtu, seed: entropy::seed(), now, ceiling: None, rtt: None };
-    let flow = Flow::new(config, Some(build(&args.cc, &control)?), now)?;
+    let built = build(&args.cc, &control)?;
+    let controller = if args.judge { built } else { Box::new(Unwatched(built)) };
+    let flow = Flow::new(config, Some(controller), now)?;
     let (tell, told) = unbounded();
     let source = Source((0..POOL).map(|i| i as u8).collect());
     let handle = spawn_sender(sockets, flow, source, move |e| drop(tell.send(e)))?;
@@ -155,6 +235,14 @@ fn send(args: &Args) -> Result<(), Failure> {
     let end = handle.join();
     let goodput = DataRate::from_bytes_over(end.flow.acked_bytes, last.at.since(start));
     println!("goodput {goodput} cpu {} {:?} {:?}", end.cpu, end.io, end.flow);
+    let share = end.io.judge_cpu.as_secs_f64() / end.cpu.as_secs_f64().max(1e-9);
+    println!(
+        "judged {} windows in {}: {:.2} % of the network thread's {}",
+        end.io.judged,
+        end.io.judge_cpu,
+        100.0 * share,
+        end.cpu
+    );
     Ok(())
 }
 

@@ -132,6 +132,13 @@ impl Flow {
         self.core.host_drops(lane, total);
     }
 
+    /// Receiver: the kernel counted `batches` more drops at the socket of `lane`, before what
+    /// comes next by it. Where it joins datagrams one count stands for several: how many is found
+    /// out from what is missing. For an owner who does not know better, instead of `host_drops`.
+    pub fn host_dropped(&mut self, lane: u8, batches: u32) {
+        self.core.host_dropped(lane, batches);
+    }
+
     /// The kernel refused a datagram of `size` bytes as too large for the path.
     pub fn too_large(&mut self, now: Time, size: ByteCount) {
         self.core.too_large(now, size);

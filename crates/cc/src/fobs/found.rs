@@ -40,9 +40,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn new(most: f64) -> Self {
-        let growth = GROWTH.0;
-        Self { most, growth, before: None, pause: 1, standing: None, calm: Time::ZERO }
+    /// It was found just now; the smoothed round trip still has the queue in it that told.
+    pub(super) fn new(now: Time, rtt: Duration, most: f64) -> Self {
+        let (growth, calm) = (GROWTH.0, now + rtt * PATIENCE);
+        Self { most, growth, before: None, pause: 1, standing: None, calm }
     }
 
     pub(super) fn most(&self) -> f64 {
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_shows_what_the_path_has_and_is_given_time_to_drain() {
-        let (mut found, mut now) = (Found::new(110.0), Time::ZERO);
+        let (mut found, mut now) = (Found::new(Time::ZERO, Duration::ZERO, 110.0), Time::ZERO);
         assert_eq!(spans(&mut found, &mut now, 50, 5, 100.0), 0, "no queue to speak of");
         assert_eq!(spans(&mut found, &mut now, SPANS + 2, 20, 100.0), 1);
         assert_eq!(found.most(), 95.0);
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn it_grows_faster_when_that_went_well_and_takes_back_what_made_a_queue() {
-        let (mut found, mut now) = (Found::new(100.0), Time::ZERO);
+        let (mut found, mut now) = (Found::new(Time::ZERO, Duration::ZERO, 100.0), Time::ZERO);
         let mut seen = Vec::new();
         for _ in 0..4 {
             found.grow(1e9);

@@ -16,8 +16,10 @@ const FOLLOWS: f64 = 0.75;
 /// ...unless it grows on: then it is only late, so many steps at most.
 const PATIENCE: u32 = 2;
 /// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
-/// For the same reason a measurement counts only with a quarter of the one before in it.
 pub(super) const LANDING: f64 = 0.95;
+/// For the same reason a measurement counts only with a quarter of the one before in it, or to
+/// this share alone.
+const ALONE: f64 = 0.9;
 /// A queue is there when the round trip is longer than its least by a quarter and this.
 const QUEUE: Duration = Duration::from_millis(5);
 /// So many lost packets of a step, and so large a share of it, end the launch.
@@ -86,7 +88,7 @@ impl Launch {
         let before = self.best;
         if let Some(rate) = delivered {
             let mean = self.last.replace(rate).map_or(rate, |last| (last + 3.0 * rate) / 4.0);
-            self.best = self.best.max(mean).min(most);
+            self.best = self.best.max(mean.max(ALONE * rate)).min(most);
         }
         if let Some(until) = self.retreat {
             // What left before is still told of: nothing shows the path's speed better.

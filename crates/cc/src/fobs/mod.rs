@@ -21,12 +21,12 @@ mod response;
 
 use std::collections::VecDeque;
 
-use packtrain_loss::{Cause, Verdict};
+use packtrain_loss::{Cause, Signature, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use self::found::Found;
 use self::launch::{Launch, bytes};
-pub use self::options::{Judge, Mode, Options};
+pub use self::options::{Count, Judge, Mode, Options};
 use self::response::LongTerm;
 pub use self::response::window;
 use crate::collector::{Collector, LossWindow};
@@ -108,7 +108,7 @@ impl Fobs {
             loss: LongTerm::default(),
             rate: asked.unwrap_or(LEAST_RATE),
             asked,
-            found: Found::new(ceiling),
+            found: Found::new(config.now, Duration::ZERO, ceiling),
             landing: LANDINGS,
             host_found: false,
             ceiling,
@@ -150,7 +150,8 @@ impl Fobs {
 
     fn on_launched(&mut self, now: Time, rate: f64) {
         self.host_found = self.launch.take().is_some_and(|launch| launch.met_host());
-        self.found = Found::new(rate.clamp(LEAST_RATE, self.ceiling));
+        let rtt = Duration::from_secs_f64(self.rtt_secs());
+        self.found = Found::new(now, rtt, rate.clamp(LEAST_RATE, self.ceiling));
         self.rate = self.found.most();
         self.set_rate(true);
         self.collector.restart(now);
@@ -159,7 +160,7 @@ impl Fobs {
 
     /// A window ended.
     fn on_window(&mut self, window: LossWindow) {
-        let (packets, lost) = (window.signature.len() as u64, window.signature.lost() as u64);
+        let (packets, lost) = (window.signature.len() as u64, self.lost(&window.signature));
         self.event = None;
         self.landing = 0;
         if lost == 0 {
@@ -187,6 +188,21 @@ impl Fobs {
         }
         self.app_limited = false;
         self.fit_window();
+    }
+
+    /// What of a window counts for the loss rate.
+    fn lost(&self, signature: &Signature) -> u64 {
+        if self.options.count == Count::Packets {
+            return signature.lost() as u64;
+        }
+        let round = (self.rate * self.rtt_secs() / self.mtu).max(1.0) as usize;
+        let (mut events, mut behind) = (0, 0);
+        for loss in signature.losses() {
+            if loss.start >= behind {
+                (events, behind) = (events + 1, loss.start + round);
+            }
+        }
+        events
     }
 
     /// The network lost something.

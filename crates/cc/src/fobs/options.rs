@@ -24,6 +24,17 @@ pub enum Judge {
     Blind,
 }
 
+/// What the long-term loss rate is a rate of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Count {
+    /// Lost packets, as in the paper.
+    #[default]
+    Packets,
+    /// Losses that are a round trip apart, as the response functions mean it (RFC 5348 section
+    /// 5.2): a queue that overflows once is one event, however much it drops.
+    Events,
+}
+
 /// One way to run the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -31,6 +42,8 @@ pub struct Options {
     pub mode: Mode,
     /// Whose word on the cause counts.
     pub judge: Judge,
+    /// What is counted.
+    pub count: Count,
     /// Wire bytes of a window; none: 97,656 packets, fewer on slow paths.
     pub window: Option<ByteCount>,
     /// The rate that is asked for; none: what the path turns out to have.
@@ -47,6 +60,8 @@ impl Options {
                 "rate" => options.mode = Mode::Rate,
                 "ours" => options.judge = Judge::Ours,
                 "paper" => options.judge = Judge::Paper,
+                "packets" => options.count = Count::Packets,
+                "events" => options.count = Count::Events,
                 "blind" => options.judge = Judge::Blind,
                 _ => match (parse_rate(word), parse_bytes(word)) {
                     (Ok(rate), _) if rate > DataRate::ZERO => options.rate = Some(rate),
@@ -68,6 +83,8 @@ mod tests {
         assert_eq!(Options::parse("window"), Some(Options::default()));
         let all = Options::parse("25MB,rate,800mbit,paper").unwrap();
         assert_eq!((all.mode, all.judge), (Mode::Rate, Judge::Paper));
+        assert_eq!(all.count, Count::Packets);
+        assert_eq!(Options::parse("events").unwrap().count, Count::Events);
         assert_eq!(all.window, Some(ByteCount(25_000_000)));
         assert_eq!(all.rate, Some(DataRate::from_mbps(800)));
         for bad in ["", "fast", "rate,", "0mbit", "0B", "12"] {

@@ -193,6 +193,20 @@ fn losses_of_the_host_change_nothing_those_of_the_network_set_w_over_rtt() {
 }
 
 #[test]
+fn events_count_what_overflows_once_as_one() {
+    // 500 packets in a row of 100,000: half a percent of them, but one event.
+    let burst = |packet: u64| packet % 100_000 > 99_500;
+    let run = |name| {
+        let mut path = Path::new(name, DataRate::from_mbps(1_000), burst);
+        path.run(Duration::from_secs(60), &mut |w| Some(verdict(w, false)));
+        path.mbps()
+    };
+    let packets = run("fobs:window,200mbit,10MB");
+    let events = run("fobs:window,200mbit,10MB,events");
+    assert!(packets < 10.0 && events > 100.0, "{packets} {events}");
+}
+
+#[test]
 fn nobody_who_judges_is_as_bad_as_the_network_and_blind_asks_nobody() {
     for name in ["fobs:window,100mbit,3MB", "fobs:blind,100mbit,3MB"] {
         let every = |packet: u64| packet.is_multiple_of(500);

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::rig::{Ended, Rig, skipped};
+use crate::tree::{self, MIB, assert_same};
 
 /// Whether this machine lets us make namespaces; without them the command says so and ends with 7.
 fn allowed(rig: &Rig) -> bool {
@@ -94,6 +95,41 @@ fn sabul_crosses_a_path_that_loses_and_what_arrives_is_the_same() {
     assert!(text.contains(r#""transport":"sabul""#), "{text}");
     let same = fs::read(&source).expect("source") == fs::read(served.join("it")).expect("copy");
     assert!(same, "what arrived differs");
+}
+
+#[test]
+fn a_copy_over_fobs_and_a_path_that_loses_arrives_whole() {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    tree::odd(&rig.path("src"));
+    tree::file(&rig.path("src/big"), 12 * MIB + 17, 1);
+    fs::create_dir(rig.path("root")).expect("a folder");
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let shown = |name: &str| rig.path(name).display().to_string();
+    let (ticket, at) = (shown("ticket"), "10.77.0.2:7877");
+    let far = format!(
+        "XDG_STATE_HOME={} XDG_CONFIG_HOME={} exec {program} serve --listen {at} --root {} \
+         --ticket-file {ticket}",
+        shown("far-state"),
+        shown("far-config"),
+        shown("root")
+    );
+    let near = format!(
+        "until test -s {ticket}; do sleep 0.05; done; exec {program} cp -r --transport fobs \
+         --json --ticket @{ticket} {}/ pt://{at}/dst",
+        shown("src")
+    );
+    let path = ["emulate", "--rate", "100mbit", "--rtt", "20ms", "--loss", "2e-3"];
+    let command = ["--best-effort", "--json", "--far", &far, "--", "sh", "-c", &near];
+    let ended = rig.ok(rig.packtrain().args(path).args(command));
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let done = text.lines().find(|line| line.contains(r#""transport":"fobs""#)).expect("fobs");
+    let done: serde_json::Value = serde_json::from_str(done).expect("JSON");
+    assert!(done["retransmitted_bytes"].as_u64() > Some(0), "{done}");
+    assert!(done["loss_cause"]["path"].as_u64() > Some(0), "{done}");
 }
 
 /// Capacity and rate of arrival that the flow's feedback measured in its last second, with the

@@ -24,8 +24,8 @@ const SEND_TURN: usize = 4;
 const RECEIVE_TURN: usize = 4;
 /// How old the published counters may be.
 const PUBLISH: Duration = Duration::from_millis(20);
-/// How often the drop counters are read even though nothing arrives.
-const LOOK_AT_DROPS: Duration = Duration::from_millis(100);
+/// How often the buffers are looked at.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a closing flow may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Turns in a row in which the engine asked for another at once and nothing came of it, after
@@ -241,6 +241,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
     fn receive(&mut self, index: usize) {
         let Self { lanes, flow, placement, slab, io, watch, .. } = self;
         let lane = &mut lanes[index];
+        let mut dropped = false;
         for _ in 0..RECEIVE_TURN {
             match lane.socket.recv(slab) {
                 Ok(0) => break,
@@ -253,6 +254,11 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             for message in slab.messages() {
                 let count = message.bytes.len().div_ceil(message.stride);
                 lane.note_message(count);
+                if let Some(batches) = lane.note_count(message.drops) {
+                    flow.host_dropped(index as u8, batches);
+                    watch.note_drops();
+                    dropped = true;
+                }
                 io.batches_in += 1;
                 io.datagrams_in += count as u64;
                 watch.note_bytes(message.bytes.len());
@@ -270,14 +276,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
                 break;
             }
         }
-        let seen = lane.socket.seen_drops();
-        self.note_drops(index, seen);
-    }
-
-    fn note_drops(&mut self, index: usize, seen: crate::udp::Drops) {
-        if let Some(total) = self.lanes[index].note_drops(seen) {
-            self.flow.host_drops(index as u8, total);
-            self.watch.note_drops();
+        if dropped {
             self.io.drops = self.lanes.iter().map(|l| u64::from(l.dropped())).sum();
         }
     }
@@ -305,19 +304,16 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
     }
 
-    /// Work by the clock: publishing counters, reading those of the kernel.
+    /// Work by the clock: publishing counters, looking at the buffers. The kernel's counts of
+    /// drops come with what was queued behind them, which is when the gap shows their size.
     fn look_around(&mut self, now: Time, events: &mut impl FnMut(FlowEvent)) {
         if now >= self.published + PUBLISH {
             self.publish(now);
         }
-        if now < self.looked + LOOK_AT_DROPS {
+        if now < self.looked + LOOK {
             return;
         }
         self.looked = now;
-        for index in 0..self.lanes.len() {
-            let total = self.lanes[index].socket.drops();
-            self.note_drops(index, total);
-        }
         let sockets = self.lanes.iter().map(|l| &l.socket);
         if let Some(warning) = self.watch.look(now, sockets) {
             events(FlowEvent::Buffers(warning));
@@ -329,6 +325,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         let offloads = || self.lanes.iter().map(|l| l.socket.offloads());
         self.io.segmentation = offloads().all(|o| o.segmentation);
         self.io.coalescing = offloads().all(|o| o.coalescing);
+        (self.io.judged, self.io.judge_cpu) = self.judge.spent();
         let (flow, io) = (self.flow.stats(), self.io.clone());
         let snapshot = FlowSnapshot { at: now, flow, io, cpu: thread::cpu() };
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();

@@ -30,6 +30,10 @@ pub struct IoStats {
     pub drops: u64,
     /// Times the thread slept.
     pub sleeps: u64,
+    /// Windows of losses whose cause was named, on a thread beside this one.
+    pub judged: u64,
+    /// Processor time of that thread, its start with it.
+    pub judge_cpu: Duration,
     /// Whether the kernel cuts batches into datagrams for every lane.
     pub segmentation: bool,
     /// Whether it coalesces arrivals for every lane.

@@ -37,6 +37,12 @@ impl Lane {
     /// Takes a reading of the kernel's counter; gives the new total of datagrams when it moved.
     /// The kernel counts a coalesced batch as one, so a drop is taken for a usual batch.
     pub fn note_drops(&mut self, total: Drops) -> Option<u32> {
+        self.note_count(total)?;
+        Some(self.dropped)
+    }
+
+    /// The same; gives how far the kernel's counter moved.
+    pub fn note_count(&mut self, total: Drops) -> Option<u32> {
         let moved = total.0.wrapping_sub(self.seen.0);
         // Readings may come out of order: one from before the last is not news.
         if moved == 0 || moved > u32::MAX / 2 {
@@ -44,7 +50,7 @@ impl Lane {
         }
         self.seen = total;
         self.dropped = self.dropped.wrapping_add(moved.saturating_mul((self.usual / 16).max(1)));
-        Some(self.dropped)
+        Some(moved)
     }
 }
 

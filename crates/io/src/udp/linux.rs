@@ -177,7 +177,8 @@ impl Socket {
     fn slot(&mut self, i: usize, (now, wall): (Time, i64)) -> Slot {
         let len = self.received.len(i);
         let from = self.received.name(i).as_socket().map_or_else(unknown, canonical);
-        let mut slot = Slot { len, stride: len, from, ecn: None, received_at: now };
+        let (ecn, drops) = (None, Drops(self.drops));
+        let mut slot = Slot { len, stride: len, from, ecn, received_at: now, drops };
         for (level, kind, data) in self.received.control(i) {
             match (level, kind) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -194,6 +195,7 @@ impl Socket {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     if let Some(total) = control::int(data) {
                         self.drops = total as u32;
+                        slot.drops = Drops(self.drops);
                     }
                 }
                 (libc::IPPROTO_IP, libc::IP_TOS) => slot.ecn = data.first().map(Ecn::from_tos),
@@ -214,10 +216,9 @@ impl Socket {
 
     /// The counter as it is now, at the price of a system call.
     pub(super) fn drops(&mut self) -> Drops {
-        if let Ok(words) = sys::memory_info(self.fd.as_fd()) {
-            self.drops = words[MEMINFO_DROPS];
-        }
-        Drops(self.drops)
+        // What waits in the queue was put there before: its counts stay those of its messages.
+        let now = sys::memory_info(self.fd.as_fd()).map(|words| words[MEMINFO_DROPS]);
+        Drops(now.unwrap_or(self.drops))
     }
 
     pub(super) fn buffer_sizes(&self) -> io::Result<(ByteCount, ByteCount)> {

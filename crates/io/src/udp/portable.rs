@@ -76,6 +76,7 @@ impl Socket {
                     from: canonical(from),
                     ecn: None,
                     received_at: clock::now(),
+                    drops: Drops(0),
                 }),
                 Err(_) if !slab.slots.is_empty() => break,
                 Err(e) => return Err(e),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use packtrain_units::Time;
 
-use super::socket::Ecn;
+use super::socket::{Drops, Ecn};
 
 /// The largest coalesced batch that a kernel hands over (`UDP_GRO`).
 pub(super) const SLOT: usize = 1 << 16;
@@ -29,6 +29,7 @@ pub(super) struct Slot {
     pub(super) from: SocketAddr,
     pub(super) ecn: Option<Ecn>,
     pub(super) received_at: Time,
+    pub(super) drops: Drops,
 }
 
 /// One or more datagrams of the same sender, back to back.
@@ -44,6 +45,8 @@ pub struct Message<'a> {
     pub ecn: Option<Ecn>,
     /// When the kernel got the first of them.
     pub received_at: Time,
+    /// The socket's counter of drops when this was queued.
+    pub drops: Drops,
 }
 
 impl RecvSlab {
@@ -60,6 +63,7 @@ impl RecvSlab {
             stride: slot.stride,
             ecn: slot.ecn,
             received_at: slot.received_at,
+            drops: slot.drops,
         })
     }
 
@@ -93,7 +97,8 @@ mod tests {
 
     fn fill(slab: &mut RecvSlab, len: usize) {
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
-        let slot = Slot { len, stride: len, from, ecn: None, received_at: Time::ZERO };
+        let (ecn, received_at, drops) = (None, Time::ZERO, Drops(0));
+        let slot = Slot { len, stride: len, from, ecn, received_at, drops };
         slab.slots = vec![slot; slab.ask];
     }
 

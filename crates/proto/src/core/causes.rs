@@ -6,7 +6,6 @@ use packtrain_units::Time;
 use serde_json::json;
 
 use crate::core::Core;
-use crate::seam::TRAIN_PACKETS;
 
 impl Core {
     /// The next window to be judged.
@@ -40,12 +39,8 @@ impl Core {
 
 /// Names the cause of a window's losses.
 ///
-/// The receiver's count of its host's drops is in datagrams, but where the kernel joins datagrams it
-/// is an estimate, by the usual size of a batch: the true number may be half or twice as much.
+/// The receiver's count of its host's drops is in datagrams, told by the gaps that they left.
 pub fn judge(window: &LossWindow, classifier: &mut Classifier<'_>) -> Verdict {
-    let drops = window.host_drops.map(|n| match n {
-        n if n < u64::from(TRAIN_PACKETS) => HostDrops::buffers(n, u64::from(TRAIN_PACKETS)),
-        n => HostDrops::buffers(n.div_ceil(2), 4),
-    });
+    let drops = window.host_drops.map(HostDrops::datagrams);
     classifier.classify(&Evidence::new(&window.signature).host_drops(drops))
 }

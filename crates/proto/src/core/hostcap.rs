@@ -40,6 +40,8 @@ pub(crate) struct HostCap {
     rest: u32,
     started: Time,
     round: Arrived,
+    /// The drops of the round are the last one's.
+    early: bool,
     /// Delivered in the last rounds, newest first.
     recent: [DataRate; RECENT],
 }
@@ -70,7 +72,7 @@ pub(crate) struct Arrived {
 impl HostCap {
     pub(crate) fn new(now: Time) -> Self {
         let recent = [DataRate::ZERO; RECENT];
-        Self { cap: None, rest: 0, started: now, round: Arrived::default(), recent }
+        Self { cap: None, rest: 0, started: now, round: Arrived::default(), early: false, recent }
     }
 
     /// The most that may leave.
@@ -96,11 +98,17 @@ impl HostCap {
         }
         self.started = now;
         let round = std::mem::take(&mut self.round);
+        if round.lost == 0 && round.dropped > 0 && !std::mem::replace(&mut self.early, true) {
+            // The losses may be told a round later than the drops. If not, nothing is amiss.
+            self.round.dropped = round.dropped;
+        } else {
+            self.early = false;
+        }
         self.recent.rotate_right(1);
         self.recent[0] = DataRate::from_bytes_over(round.bytes, span);
         if self.rest > 0 {
             self.rest -= 1;
-        } else if round.dropped > 0 {
+        } else if round.dropped > 0 && round.lost > 0 {
             self.hold(round.lost as f64 / (round.packets + round.lost).max(1) as f64);
         } else {
             self.ease(wanted);
@@ -218,5 +226,9 @@ mod tests {
             host.round(0.0, 1.0, u64::MAX);
         }
         assert_eq!(host.cap.rate(), Some(FLOOR));
+        let mut host = Receiver::new();
+        for _ in 0..100 {
+            assert_eq!(host.round(100.0, 0.0, 9), None, "drops without losses are none");
+        }
     }
 }

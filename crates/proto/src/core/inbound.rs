@@ -104,10 +104,14 @@ impl Core {
     ) {
         let lane = &mut self.lanes[usize::from(last.lane)];
         let newest = last.pn + 1 == lane.window.next();
+        let dropped = lane.drops.on_batch(&lane.window);
         lane.path.on_packet(now, last.from, newest, &mut self.rng);
         if self.life.on_heard(now) {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
+        }
+        if let Some(total) = dropped {
+            self.host_drops(last.lane, total);
         }
         match &mut self.half {
             Half::NativeReceiver(receiver) => {

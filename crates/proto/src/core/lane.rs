@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use packtrain_units::{Duration, Time};
 
 use crate::core::ledger::Ledger;
+use crate::core::owndrops::OwnDrops;
 use crate::core::window::Window;
 use crate::path::Path;
 
@@ -19,6 +20,8 @@ pub(crate) struct Lane {
     pub(crate) path: Path,
     /// What arrived by it.
     pub(crate) window: Window,
+    /// What of that the host itself dropped.
+    pub(crate) drops: OwnDrops,
     /// What left by it.
     pub(crate) ledger: Ledger,
     /// Newest packet that gave a sample of the round trip, plus one.
@@ -33,6 +36,7 @@ impl Lane {
         Self {
             path: Path::new(candidates, now),
             window: Window::new(),
+            drops: OwnDrops::default(),
             ledger: Ledger::default(),
             measured_to: 0,
             active_at: now,

@@ -13,6 +13,7 @@ mod inbound;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 mod loss;
+mod owndrops;
 pub(crate) mod ranges;
 mod receiver;
 mod rtt;
@@ -213,6 +214,13 @@ impl Core {
             Half::NativeReceiver(receiver) => receiver.host_drops(lane, total),
             Half::UnitReceiver(receiver) => receiver.host_drops(lane, total),
             _ => {}
+        }
+    }
+
+    /// The socket of `lane` dropped so many more batches, before what comes next.
+    pub(crate) fn host_dropped(&mut self, lane: u8, batches: u32) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(lane)) {
+            lane.drops.counted(batches, &lane.window);
         }
     }
 

@@ -8,6 +8,8 @@ const WORDS: u64 = WINDOW_PACKETS / 64;
 pub(crate) struct Window {
     words: Box<[u64]>,
     next: u64,
+    /// Numbers that were jumped over.
+    skipped: u64,
 }
 
 impl std::fmt::Debug for Window {
@@ -18,12 +20,17 @@ impl std::fmt::Debug for Window {
 
 impl Window {
     pub(crate) fn new() -> Self {
-        Self { words: vec![0; WORDS as usize].into_boxed_slice(), next: 0 }
+        Self { words: vec![0; WORDS as usize].into_boxed_slice(), next: 0, skipped: 0 }
     }
 
     /// One past the largest number seen.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// How many numbers were not there when a larger one came; some may have come since.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// The lowest number whose fate is still known.
@@ -41,6 +48,7 @@ impl Window {
     pub(crate) fn set(&mut self, pn: u64) {
         if pn >= self.next {
             self.enter(pn / 64);
+            self.skipped += pn - self.next;
             self.next = pn + 1;
         }
         self.words[(pn / 64 % WORDS) as usize] |= 1 << (pn % 64);
@@ -50,6 +58,7 @@ impl Window {
     pub(crate) fn set_run(&mut self, start: u64, end: u64) {
         debug_assert!(self.next <= start && start < end, "a run is above all and not empty");
         self.enter((end - 1) / 64);
+        self.skipped += start - self.next;
         self.next = end;
         let mut at = start.max(self.floor());
         while at < end {
