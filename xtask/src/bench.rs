@@ -51,9 +51,10 @@ impl Plan {
         self.losses.as_ref().is_none_or(|list| list.split(',').any(|one| one == loss))
     }
 
-    /// Whether the case of this name is asked for.
+    /// Whether the case of this name is asked for: a list of words, and `a+b` wants both.
     fn wants_case(&self, name: &str) -> bool {
-        self.cases.as_ref().is_none_or(|list| list.split(',').any(|part| name.contains(part)))
+        let fits = |part: &str| part.split('+').all(|word| name.contains(word));
+        self.cases.as_ref().is_none_or(|list| list.split(',').any(fits))
     }
 
     /// Whether the program of this name is asked for.

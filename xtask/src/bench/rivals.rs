@@ -12,6 +12,10 @@ use anyhow::{Context, Result, bail};
 pub(super) const VERB: &str = "rivals";
 /// The most processes at a time.
 const MOST: u64 = 7;
+/// How far those that go before are preferred (setpriority(2)), and the weight of one of them
+/// against a process at 0 in the kernel's fair scheduler (sched_prio_to_weight: 3121 to 1024).
+const NICE: &str = "-5";
+const WEIGHT: f64 = 3_121.0 / 1_024.0;
 /// Whoever waits for a start longer than this waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -21,6 +25,15 @@ pub(super) struct Phase {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) count: u64,
+    /// What one of them weighs against a process that is not preferred.
+    pub(super) weight: f64,
+}
+
+impl Phase {
+    /// The share of the core that a process has beside them.
+    pub(super) fn share(&self) -> f64 {
+        1.0 / (1.0 + self.count as f64 * self.weight)
+    }
 }
 
 /// Who competes for the receiver's core.
@@ -32,6 +45,8 @@ pub(super) enum Rivals {
     Generator(u64),
     /// The most processes, all the time.
     Always,
+    /// The same, and the scheduler prefers them.
+    Before,
 }
 
 impl Rivals {
@@ -41,6 +56,7 @@ impl Rivals {
             Self::None => "none".to_owned(),
             Self::Generator(seed) => seed.to_string(),
             Self::Always => "always".to_owned(),
+            Self::Before => "before".to_owned(),
         }
     }
 
@@ -48,6 +64,7 @@ impl Rivals {
         Ok(match word {
             "none" => Self::None,
             "always" => Self::Always,
+            "before" => Self::Before,
             seed => Self::Generator(seed.parse().context("a seed")?),
         })
     }
@@ -56,7 +73,8 @@ impl Rivals {
     pub(super) fn phases(self, seconds: f64) -> Vec<Phase> {
         match self {
             Self::None => Vec::new(),
-            Self::Always => vec![Phase { from: 0.0, to: seconds, count: MOST }],
+            Self::Always => vec![Phase { from: 0.0, to: seconds, count: MOST, weight: 1.0 }],
+            Self::Before => vec![Phase { from: 0.0, to: seconds, count: MOST, weight: WEIGHT }],
             Self::Generator(seed) => generate(seed, seconds),
         }
     }
@@ -75,7 +93,7 @@ fn generate(seed: u64, seconds: f64) -> Vec<Phase> {
     while at < seconds {
         let count = (unit() * (MOST + 1) as f64) as u64;
         let to = (at + 1.0 + 6.0 * unit()).min(seconds);
-        phases.push(Phase { from: at, to, count });
+        phases.push(Phase { from: at, to, count, weight: 1.0 });
         at = to + 20.0 * unit();
     }
     phases
@@ -101,12 +119,12 @@ pub(super) fn run(args: &[String]) -> Result<()> {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    for phase in phases {
+    for phase in &phases {
         until(phase.from);
         if orphaned() {
             break;
         }
-        let busy = (0..phase.count).map(|_| Busy::start(phase.to - phase.from));
+        let busy = (0..phase.count).map(|_| Busy::start(phase));
         let busy = busy.collect::<Result<Vec<_>>>()?;
         until(phase.to);
         drop(busy);
@@ -120,10 +138,13 @@ pub(super) fn run(args: &[String]) -> Result<()> {
 struct Busy(Child);
 
 impl Busy {
-    /// Should nobody end it, it ends itself soon after `seconds`.
-    fn start(seconds: f64) -> Result<Self> {
+    /// Should nobody end it, it ends itself soon after its phase.
+    fn start(phase: &Phase) -> Result<Self> {
         let mut command = Command::new("timeout");
-        command.arg(format!("{:.3}", seconds + 0.5)).args(["sh", "-c", "while :; do :; done"]);
+        let seconds = phase.to - phase.from + 0.5;
+        let nice = if phase.weight > 1.0 { NICE } else { "0" };
+        command.arg(format!("{seconds:.3}"));
+        command.args(["nice", "-n", nice, "sh", "-c", "while :; do :; done"]);
         Ok(Self(command.spawn().context("starting a busy process")?))
     }
 }

@@ -59,6 +59,13 @@ const CASES: &[Case] = &[
         share: Some("starved, 65 ms, always, share"),
     },
     Case {
+        rtt: "65ms",
+        rivals: |_| Rivals::Before,
+        shown: "seven busy processes that go before (nice -5)",
+        key: "starved, 65 ms, before",
+        share: Some("starved, 65 ms, before, share"),
+    },
+    Case {
         rtt: "20ms",
         rivals: |_| Rivals::None,
         shown: "no rivals",
@@ -219,7 +226,7 @@ struct Run {
 
 impl Run {
     /// The goodput for which the receiver has processor time among rivals: its even share of the
-    /// core at each time buys what processor time bought when it was alone, and never more than
+    /// core at each time (by the scheduler's weights) buys what processor time bought when it was alone, and never more than
     /// it reached then.
     fn with_rivals(&self, phases: &[Phase], seconds: f64) -> f64 {
         let bits_per_cpu = match self.cpu {
@@ -229,7 +236,7 @@ impl Run {
         let (mut bits, mut busy) = (0.0, 0.0);
         for phase in phases {
             let span = phase.to.min(seconds) - phase.from;
-            let fair = bits_per_cpu / (phase.count + 1) as f64;
+            let fair = bits_per_cpu * phase.share();
             bits += span * fair.min(self.bps);
             busy += span;
         }
@@ -331,7 +338,10 @@ mod tests {
         // 800 Mbit/s for half the core.
         let alone = Run { bps: 8e8, cpu: Some(5.0), rival: None };
         assert_eq!(alone.with_rivals(&[], 10.0), 8e8);
-        let with = |count| alone.with_rivals(&[Phase { from: 0.0, to: 5.0, count }], 10.0);
+        let with = |count| {
+            let phase = Phase { from: 0.0, to: 5.0, count, weight: 1.0 };
+            alone.with_rivals(&[phase], 10.0)
+        };
         assert_eq!(with(1), 8e8, "half a core is what it needs");
         assert_eq!(with(7), 5e8, "an eighth buys 200 Mbit/s, for half the time");
     }

@@ -64,6 +64,11 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("perf client h:1 --transport udt --cc native", "does not measure (one-way queueing delay"),
         ("perf client h:1 --transport udt --cc udt:later", "--cc"),
         ("cp --transport udt --cc native a b", "does not measure (one-way queueing delay"),
+        ("cp --transport fobs --cc udt:grid a b", "use it with --transport udt"),
+        (
+            "perf client h:1 --transport fobs --cc native",
+            "does not measure (one-way queueing delay",
+        ),
         ("cp --transport udt --background a b", "leave one out"),
         ("cp --transport sabul --background a b", "leave one out"),
         ("cp --transport sabul --cc native a b", "does not measure (one-way queueing delay"),
