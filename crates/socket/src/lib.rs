@@ -20,13 +20,15 @@
 //! `packtrain_proto::udt4`, under a lock that is not held during system calls. Callers copy their
 //! bytes to and from the engine's buffers themselves.
 //!
-//! **Nothing here is encrypted or authenticated**: that is the stock wire.
+//! **Nothing here is encrypted or authenticated**: that is the stock wire. The module [`sabul`] is:
+//! another library's four calls, on our own wire.
 
 mod driver;
 mod error;
 mod listener;
 mod poller;
 mod port;
+pub mod sabul;
 mod shared;
 mod socket;
 mod tasks;

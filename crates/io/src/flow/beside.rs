@@ -6,6 +6,7 @@
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use packtrain_units::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::thread::Waker;
@@ -14,6 +15,8 @@ use crate::thread::Waker;
 /// with the engine, which has a bound of its own.
 const OUT: usize = 64;
 const IN: usize = 64;
+/// Bytes read off a stream at once.
+const PIECE: usize = 16 << 10;
 /// How long whoever reads the stream waits for the thread to take what came before.
 const TAKE: Duration = Duration::from_millis(1);
 
@@ -41,6 +44,33 @@ impl Beside {
     /// dropped.
     pub fn split(self) -> (Outward, Inward) {
         (Outward(self.out), self.inward)
+    }
+
+    /// Moves bytes between a stream and the flow until either is over.
+    pub async fn carry(self, stream: impl AsyncRead + AsyncWrite) {
+        let (mut input, mut output) = tokio::io::split(stream);
+        let (mut outward, inward) = self.split();
+        let write = async {
+            while let Some(bytes) = outward.next().await {
+                output.write_all(&bytes).await?;
+                if outward.is_empty() {
+                    output.flush().await?;
+                }
+            }
+            output.shutdown().await
+        };
+        let read = async move {
+            let mut buffer = vec![0; PIECE];
+            while let Ok(count @ 1..) = input.read(&mut buffer).await {
+                if !inward.came(buffer[..count].to_vec()).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = write => {}
+            () = read => {}
+        }
     }
 }
 

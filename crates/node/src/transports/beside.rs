@@ -18,8 +18,6 @@ use crate::runtime;
 
 /// How long flows wait for their connections.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
-/// Bytes read at once.
-const PIECE: usize = 16 << 10;
 
 type Ready = Box<dyn FnOnce() + Send>;
 
@@ -84,7 +82,7 @@ async fn speak(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
     let Some(Waiting { flow, beside, ready }) = next else { return };
     if stream.write_all(&flow.to_be_bytes()).await.is_ok() && stream.flush().await.is_ok() {
         ready();
-        carry(stream, beside).await;
+        beside.carry(stream).await;
     }
 }
 
@@ -103,33 +101,6 @@ async fn listen(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
     };
     if let Some(Waiting { beside, ready, .. }) = found {
         ready();
-        carry(stream, beside).await;
-    }
-}
-
-/// Moves bytes between a connection and its flow until either is over.
-async fn carry(stream: TcpStream, beside: Beside) {
-    let (mut input, mut output) = tokio::io::split(stream);
-    let (mut outward, inward) = beside.split();
-    let write = async {
-        while let Some(bytes) = outward.next().await {
-            output.write_all(&bytes).await?;
-            if outward.is_empty() {
-                output.flush().await?;
-            }
-        }
-        output.shutdown().await
-    };
-    let read = async move {
-        let mut buffer = vec![0; PIECE];
-        while let Ok(count @ 1..) = input.read(&mut buffer).await {
-            if !inward.came(buffer[..count].to_vec()).await {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        _ = write => {}
-        () = read => {}
+        beside.carry(stream).await;
     }
 }
