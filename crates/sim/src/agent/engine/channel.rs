@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use packtrain_units::{ByteCount, Duration, Time};
 
-/// Bytes of a full segment: an Ethernet frame less IP and TCP headers with timestamps.
-const SEGMENT: usize = 1_448;
+/// Bytes of a full segment: what an Ethernet frame holds beside [`HEADERS`].
+const SEGMENT: usize = 1_500 - HEADERS as usize;
 /// What a segment costs beside its bytes: IPv4, TCP with timestamps, and a record of TLS.
 const HEADERS: u64 = 20 + 32 + 22;
 /// The least retransmission timeout: Linux's.
