@@ -47,6 +47,7 @@ pub(crate) use sim::{
     SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimRegion, SimReproduceArgs, SimRunArgs,
     SimSignaturesArgs,
 };
+pub(crate) use values::Streams;
 pub(crate) use verify::VerifyArgs;
 
 use crate::exit::Exit;

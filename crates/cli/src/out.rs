@@ -12,6 +12,7 @@ pub(crate) mod progress;
 pub(crate) mod quote;
 pub(crate) mod route;
 pub(crate) mod sim;
+pub(crate) mod streams;
 pub(crate) mod summary;
 pub(crate) mod teller;
 pub(crate) mod ticker;

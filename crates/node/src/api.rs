@@ -25,6 +25,7 @@ mod perf;
 mod report;
 mod serve;
 mod stop;
+mod streams;
 
 pub use cp::{CpRequest, Outcome, PortRange, SshSettings, TransportChoice, TransportShare};
 pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
@@ -36,5 +37,6 @@ pub use perf::{
 pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 pub use serve::{KeyInfo, ServeReporter, ServeRequest, Udt4ServeRequest};
 pub use stop::StopHandle;
+pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 
 pub use crate::location::{Location, LocationError};

@@ -5,9 +5,10 @@ mod relay;
 mod watch;
 
 use packtrain_io::clock;
+use packtrain_io::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::Duration;
+use packtrain_units::{ByteCount, Duration};
 
 use crate::api::{
     CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
@@ -15,7 +16,7 @@ use crate::api::{
 };
 use crate::control;
 use crate::end::Allowed;
-use crate::handshake::{self, Ask};
+use crate::handshake::{self, Ask, More};
 use crate::history;
 use crate::session::Stop;
 use crate::sink::{self, Destination, SinkSetup};
@@ -78,6 +79,9 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
         return Err(usage("the sources are at different places: name sources at one place only"));
     }
     crate::transports::udp::check_controller(request.transport, request.cc.as_deref())?;
+    if let Some(name) = request.tcp_cc.as_deref().filter(|_| local_source) {
+        check_congestion(name).map_err(|e| usage(&e.to_string()))?;
+    }
     let watch = Watch::new(reporter, request);
     let ended = match (local_source, local_dest) {
         (true, true) => local(request, &watch),
@@ -154,6 +158,7 @@ fn finish(
         loss_cause: moved.causes,
         verdict: if dry { None } else { diagnosis.verdict() },
         rtt: moved.rtt,
+        streams: moved.streams,
         differing: watch.differing(),
         resumable,
         failure: outcome.failure,
@@ -167,11 +172,15 @@ fn ask(request: &CpRequest) -> Ask {
         sources: request.sources.len() as u32,
         choice: handshake::number(request.transport),
         cc: request.cc.clone(),
-        streams: request.streams.unwrap_or(1),
+        streams: request.streams.unwrap_or(0),
         background: request.background,
         ports: request.ports.map(|p| (p.first, p.last)),
         ticket: None,
         peer: Vec::new(),
+        more: More {
+            tcp_cc: request.tcp_cc.clone(),
+            tcp_buffer: request.tcp_buffer.map(ByteCount::get),
+        },
     }
 }
 

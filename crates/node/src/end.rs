@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use packtrain_io::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
@@ -14,7 +15,7 @@ use crate::perf;
 use crate::session::{Observer, Stop};
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
-use crate::transports::{Hints, Moved, Plan, SinkTransports, SourceTransports};
+use crate::transports::{Hints, MOST_STREAMS, Moved, Plan, SinkTransports, SourceTransports};
 
 /// What a called end allows.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +75,10 @@ impl Ask {
             choice,
             cc: self.cc.clone(),
             background: self.background,
-            streams: self.streams.min(allowed.streams.unwrap_or(64)).clamp(1, 64),
+            // Zero leaves the number to the source.
+            streams: (self.streams > 0).then_some(self.streams),
+            most_streams: allowed.streams.unwrap_or(MOST_STREAMS).clamp(1, MOST_STREAMS),
+            kernel: self.more.kernel(),
             allowed: allowed.transports.clone(),
             rate_bps,
             ports: allowed.ports.or(asked),
@@ -141,6 +145,9 @@ pub(crate) fn serve(
 
 fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {
     let denied = |text: &str| Err(Failure::new(FailureKind::NotAuthorised, text));
+    if let (Some(name), Role::Source) = (&ask.more.tcp_cc, open.role) {
+        check_congestion(name).map_err(|e| Failure::new(FailureKind::Usage, e.to_string()))?;
+    }
     if allowed.perf_only && ask.perf.is_none() {
         return denied("this server only measures: use packtrain perf client");
     }

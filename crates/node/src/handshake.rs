@@ -2,11 +2,13 @@
 
 use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
 use packtrain_transfer::{Failure, FailureKind, Opened};
+use packtrain_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use crate::api::TransportChoice;
 use crate::control::{Control, Incoming};
 use crate::session::Stop;
+use crate::transports::TcpSettings;
 
 /// How long the other end has to answer once it is connected.
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(30);
@@ -34,6 +36,27 @@ pub(crate) struct Ask {
     pub(crate) ticket: Option<[u8; 16]>,
     /// Where the other end of the data is, if it is not the caller.
     pub(crate) peer: Vec<std::net::IpAddr>,
+    /// What older ends do not know of.
+    #[serde(skip)]
+    pub(crate) more: More,
+}
+
+/// What follows an [`Ask`] on the wire. An end that knows nothing of it reads over it; what an
+/// older caller does not send is as by default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct More {
+    /// The kernel's congestion control for TCP.
+    pub(crate) tcp_cc: Option<String>,
+    /// TCP's buffers, instead of the kernel's autotuning.
+    pub(crate) tcp_buffer: Option<u64>,
+}
+
+impl More {
+    /// What it says of TCP.
+    pub(crate) fn kernel(&self) -> TcpSettings {
+        let congestion = self.tcp_cc.clone();
+        TcpSettings { congestion, buffers: self.tcp_buffer.map(ByteCount) }
+    }
 }
 
 /// A perf test.
@@ -50,13 +73,15 @@ pub(crate) struct PerfAsk {
 impl Ask {
     pub(crate) fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(self).unwrap_or_default()
+        postcard::to_stdvec(&(self, &self.more)).unwrap_or_default()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Failure> {
-        postcard::from_bytes(bytes).map_err(|_| {
+        let (mut ask, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| {
             Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
-        })
+        })?;
+        ask.more = postcard::from_bytes(rest).unwrap_or_default();
+        Ok(ask)
     }
 }
 
@@ -144,5 +169,24 @@ pub(crate) fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
         Message::Open(open) => Ok(open),
         Message::Cancel(failure) => Err(failure),
         _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ask_is_understood_with_and_without_what_came_later() {
+        let more = More { tcp_cc: Some("cubic".to_owned()), tcp_buffer: Some(1 << 20) };
+        let ask = Ask { streams: 4, cc: Some("native".to_owned()), more, ..Ask::default() };
+        assert_eq!(Ask::decode(&ask.encode()).unwrap(), ask);
+        let older = postcard::to_stdvec(&ask).unwrap();
+        let read = Ask::decode(&older).unwrap();
+        assert_eq!(read, Ask { more: More::default(), ..ask.clone() });
+        // An older end reads the front and nothing else.
+        let front: Ask = postcard::from_bytes(&ask.encode()).unwrap();
+        assert_eq!(front.streams, 4);
+        assert!(Ask::decode(&[0xff; 4]).is_err());
     }
 }

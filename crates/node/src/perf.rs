@@ -17,7 +17,7 @@ use crate::api::{
 };
 use crate::control::{Control, Incoming};
 use crate::end::Allowed;
-use crate::handshake::{self, Ask, PerfAsk};
+use crate::handshake::{self, Ask, More, PerfAsk};
 use crate::history;
 use crate::keys;
 use crate::serve::{Door, Listening, Served, run_server};
@@ -326,6 +326,7 @@ fn measure(
         ports: None,
         ticket: tunnel.token,
         peer: Vec::new(),
+        more: More::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {

@@ -101,6 +101,12 @@ impl Slice {
         Some(Self { chunk: Arc::clone(chunk), range })
     }
 
+    /// Part of it, or none if it does not have all of `range`.
+    pub(crate) fn part(&self, range: Range<Offset>) -> Option<Self> {
+        let within = self.range.start <= range.start && range.end <= self.range.end;
+        within.then(|| Self { chunk: Arc::clone(&self.chunk), range })
+    }
+
     /// Bytes of their own, for passing on.
     pub(crate) fn owned(at: Offset, bytes: Vec<u8>) -> Self {
         let range = at..at + ByteCount(bytes.len() as u64);

@@ -212,7 +212,8 @@ impl Runner<'_> {
                         self.setup.observer.part(part);
                     }
                 }
-                Some(Word::Moved(_) | Word::OfferBy(..)) | None => {}
+                Some(Word::Moved(_) | Word::OfferBy(..) | Word::Streams(_) | Word::Tcp(_))
+                | None => {}
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),
             Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
@@ -225,7 +226,12 @@ impl Runner<'_> {
                 if matches!(message, Message::Finished(_)) {
                     self.testify();
                     // The caller may be at the sink's end, or in between.
-                    let moved = Word::Moved(self.setup.transports.moved());
+                    let moved = self.setup.transports.moved();
+                    if let Some(streams) = &moved.streams {
+                        let word = Word::Tcp(streams.encode());
+                        self.setup.control.tx.send(&Message::Channel(word.encode()));
+                    }
+                    let moved = Word::Moved(moved);
                     self.setup.control.tx.send(&Message::Channel(moved.encode()));
                 }
                 // An error has already cancelled the machine; its actions say so to the peer.

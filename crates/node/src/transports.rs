@@ -22,18 +22,24 @@ use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{LossCause, PortRange, TransportChoice};
+use crate::api::{LossCause, PortRange, StreamsReport, TransportChoice};
 
 pub(crate) use offer::Hints;
 pub(crate) use sinks::SinkTransports;
 pub(crate) use sources::{SourceTransports, causes};
+pub(crate) use tcp::{MOST_STREAMS, TcpSettings};
 
 /// How transports are to be set up: the same at both ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) choice: TransportChoice,
     pub(crate) cc: Option<String>,
-    pub(crate) streams: u32,
+    /// TCP streams; none if the number is chosen while they run.
+    pub(crate) streams: Option<u32>,
+    /// The most there may be.
+    pub(crate) most_streams: u32,
+    /// Settings of TCP.
+    pub(crate) kernel: TcpSettings,
     /// Give way to other traffic.
     pub(crate) background: bool,
     pub(crate) rate_bps: Option<u64>,
@@ -70,6 +76,21 @@ impl Plan {
 
     fn tcp(&self) -> bool {
         self.takes(TransportChoice::Tcp)
+    }
+
+    /// What earlier transfers over the same path measured: the seam for a history.
+    #[allow(clippy::unused_self)]
+    fn earlier_streams(&self) -> Vec<packtrain_plan::streams::Sample> {
+        Vec::new()
+    }
+
+    /// How many TCP streams there are to be.
+    fn count(&self) -> tcp::streams::Count {
+        use tcp::streams::Count;
+        match self.streams {
+            Some(n) => Count::Fixed(n.min(self.most_streams)),
+            None => Count::auto(self.most_streams, self.earlier_streams()),
+        }
     }
 
     fn pipe(&self) -> bool {
@@ -115,6 +136,9 @@ pub(crate) struct Moved {
     pub(crate) causes: LossCause,
     /// Least round trip.
     pub(crate) rtt: Option<Duration>,
+    /// What the TCP streams did; a word of its own on the wire.
+    #[serde(skip)]
+    pub(crate) streams: Option<StreamsReport>,
 }
 
 fn temporary(text: impl Into<String>) -> Failure {

@@ -23,9 +23,15 @@ pub(crate) struct TransportArgs {
     /// or fobs (fobs:window, fobs:rate; fobs:paper, fobs:blind).
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
-    /// TCP streams in parallel.
-    #[arg(long, value_name = "N", value_parser = values::streams)]
-    pub(crate) streams: Option<u32>,
+    /// TCP streams in parallel: auto (measure while they run, and choose) or a number.
+    #[arg(long, value_name = "auto|N", value_parser = values::streams_or_auto)]
+    pub(crate) streams: Option<values::Streams>,
+    /// The kernel's congestion control for TCP, at the sending end, such as cubic or bbr.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tcp_cc: Option<String>,
+    /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
+    pub(crate) tcp_buffer: Option<values::Buffer>,
     /// Depots to go over: none.
     #[arg(long, value_name = "none", default_value = "none", value_parser = values::via)]
     pub(crate) via: Via,

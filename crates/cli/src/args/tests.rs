@@ -25,6 +25,8 @@ fn every_flag_of_cp_is_there() {
         "transport",
         "cc",
         "streams",
+        "tcp-cc",
+        "tcp-buffer",
         "via",
         "rate",
         "background",

@@ -62,11 +62,41 @@ pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     }
 }
 
-/// How many streams; choosing the number is not in this version.
-pub(crate) fn streams(text: &str) -> Result<u32, String> {
+/// How many TCP streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// As many as turn out to be best.
+    Auto,
+    /// So many.
+    Fixed(u32),
+}
+
+/// `auto` or a number of streams.
+pub(crate) fn streams_or_auto(text: &str) -> Result<Streams, String> {
     if text == "auto" {
-        return Err("`auto` is not in this version: write a number, such as 4".to_owned());
+        return Ok(Streams::Auto);
     }
+    streams(text).map(Streams::Fixed).map_err(|error| format!("{error}, or auto"))
+}
+
+/// TCP's buffers: `4MiB`, or `auto` for the kernel's own.
+pub(crate) fn buffer(text: &str) -> Result<Buffer, String> {
+    if text == "auto" {
+        return Ok(Buffer(None));
+    }
+    let size = packtrain_units::parse_bytes(text).map_err(|error| error.to_string())?;
+    if size < ByteCount(4096) || size > ByteCount(1 << 30) {
+        return Err("write a size from 4KiB to 1GiB, or auto".to_owned());
+    }
+    Ok(Buffer(Some(size)))
+}
+
+/// A size, or the kernel's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer(pub(crate) Option<ByteCount>);
+
+/// How many streams.
+pub(crate) fn streams(text: &str) -> Result<u32, String> {
     text.parse::<u32>()
         .ok()
         .filter(|&n| (1..=64).contains(&n))

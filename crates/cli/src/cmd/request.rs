@@ -14,7 +14,7 @@ use super::files_from;
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
 };
-use crate::args::{VerifyArgs, nearness};
+use crate::args::{Streams, VerifyArgs, nearness};
 use crate::exit::Exit;
 
 /// The default of `--linger`.
@@ -116,7 +116,12 @@ fn request(
         options: Options { rate_bps: rate, ..options },
         transport: transport.transport,
         cc: transport.cc.clone(),
-        streams: transport.streams.map(|n| policy.streams(n)),
+        streams: match transport.streams {
+            Some(Streams::Fixed(n)) => Some(policy.streams(n)),
+            Some(Streams::Auto) | None => None,
+        },
+        tcp_cc: transport.tcp_cc.clone(),
+        tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
         background: transport.background,
         ssh: SshSettings {
             command: remote.ssh.0.clone(),
@@ -187,6 +192,8 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "transport",
         "cc",
         "streams",
+        "tcp_cc",
+        "tcp_buffer",
         "via",
         "background",
         "ssh",
@@ -245,14 +252,18 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     }
     let transport = request.transport;
     let not_tcp = !matches!(transport, TransportChoice::Auto | TransportChoice::Tcp);
-    if given("streams") && not_tcp {
-        let name = transport.name();
-        return Err(Exit::usage(format!("--streams is about TCP, not {name}: leave one out")));
+    for id in ["streams", "tcp_cc", "tcp_buffer"] {
+        if given(id) && not_tcp {
+            let (option, name) = (id.replace('_', "-"), transport.name());
+            let text = format!("--{option} is about TCP, not {name}: leave one out");
+            return Err(Exit::usage(text));
+        }
     }
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "--cc is about native, udt, fobs and sabul; the kernel chooses for {name}: leave one out"
+            "--cc is about native, udt, fobs and sabul; for tcp there is --tcp-cc, the kernel's: \
+             {name} takes no --cc"
         )));
     }
     use TransportChoice::{Fobs, Sabul, Udt};

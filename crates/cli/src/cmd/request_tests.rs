@@ -1,5 +1,6 @@
 use clap::FromArgMatches as _;
 use packtrain_node::api::PortRange;
+use packtrain_units::ByteCount;
 
 use super::*;
 use crate::args::{Cli, Command, bare};
@@ -35,7 +36,7 @@ fn a_plain_copy_has_the_defaults_of_design() {
 fn every_flag_arrives() {
     let request = good(
         "-r --checksum --update --delete --force-delete --dry-run --inplace --transport tcp \
-         --streams 4 --bwlimit 500mbit -e ssh --remote-path /opt/packtrain \
+         --streams 4 --tcp-cc reno --tcp-buffer 2MiB --bwlimit 500mbit -e ssh --remote-path /opt/packtrain \
          --bootstrap never --ports 5000-5100 --data-addr 10.0.0.1 --accept-new-host \
          --retries 2 --explain --log-file log --via none a b me@host:c",
     );
@@ -44,6 +45,8 @@ fn every_flag_arrives() {
     assert!(options.force_delete && options.dry_run && options.inplace);
     assert_eq!(options.rate_bps, Some(500_000_000));
     assert_eq!((request.transport, request.streams), (TransportChoice::Tcp, Some(4)));
+    assert_eq!(request.tcp_cc.as_deref(), Some("reno"));
+    assert_eq!(request.tcp_buffer, Some(ByteCount(2 << 20)));
     assert_eq!(request.ssh.remote_path, "/opt/packtrain");
     assert!(!request.ssh.bootstrap && request.accept_new_host && request.explain);
     assert_eq!(request.ports, Some(PortRange { first: 5000, last: 5100 }));
@@ -96,6 +99,10 @@ fn what_would_do_nothing_is_refused() {
         ("--json a -", "--json"),
         ("--dry-run - a", "--dry-run"),
         ("--transport native --streams 2 a b", "--streams"),
+        ("--transport native --tcp-cc reno a b", "--tcp-cc is about TCP"),
+        ("--transport udt --tcp-buffer 1MiB a b", "--tcp-buffer is about TCP"),
+        ("--tcp-buffer 16 a b", "--tcp-buffer"),
+        ("--tcp-buffer 1KiB a b", "4KiB"),
         ("--transport pipe --cc native a b", "--cc"),
         ("--ticket pt1-x h:a b", "--ticket"),
         ("--ticket @/nonexistent pt://h/a b", "/nonexistent"),

@@ -9,6 +9,7 @@ use packtrain_units::Duration;
 use serde::Serialize;
 
 use super::json_line;
+use super::streams::Streams;
 use crate::exit::Code;
 
 /// Prints a last line.
@@ -40,6 +41,7 @@ pub(crate) struct Cp<'a> {
     vanished: u64,
     differing: u64,
     rtt_ms: Option<f64>,
+    streams: Option<Streams<'a>>,
     verdict: Option<&'a str>,
     /// What `packtrain diagnose` knows it by.
     id: &'a str,
@@ -133,6 +135,7 @@ impl<'a> Cp<'a> {
             vanished: summary.vanished,
             differing: outcome.differing,
             rtt_ms: outcome.rtt.map(millis),
+            streams: outcome.streams.as_ref().map(Streams::new),
             verdict: outcome.verdict.as_deref(),
             id: &outcome.id,
             resumable: outcome.resumable,

@@ -1,5 +1,7 @@
-use packtrain_node::api::{Summary, TransportShare};
-use packtrain_units::ByteCount;
+use packtrain_node::api::{
+    StreamEnd, StreamReport, StreamsMoment, StreamsReport, Summary, TransportShare,
+};
+use packtrain_units::{ByteCount, DataRate};
 
 use super::*;
 
@@ -34,6 +36,35 @@ fn the_last_line_of_cp_keeps_its_shape() {
         },
         verdict: Some("bounded by the disk".into()),
         rtt: Some(Duration::from_micros(1234)),
+        streams: Some(StreamsReport {
+            asked: Some(2),
+            last: 1,
+            most: 2,
+            broken: 1,
+            congestion: "reno".to_owned(),
+            retransmitted: ByteCount(5),
+            moved_twice: ByteCount(7),
+            streams: vec![StreamReport {
+                age: Duration::from_secs(1),
+                acked: ByteCount(1000),
+                rate: DataRate::from_bps(8000),
+                srtt: Duration::from_millis(2),
+                min_rtt: Some(Duration::from_millis(1)),
+                retransmitted: ByteCount(5),
+                cwnd: ByteCount(14600),
+                receiver_limited: 0.25,
+                buffer_limited: 0.0,
+                end: StreamEnd::Broken,
+            }],
+            moments: vec![StreamsMoment {
+                at: Duration::from_millis(250),
+                streams: 2,
+                rate: DataRate::from_bps(9000),
+                lost: 0.001,
+                queue: Duration::from_millis(1),
+            }],
+            reasons: Vec::new(),
+        }),
         differing: 0,
         resumable: false,
         failure: None,
@@ -46,6 +77,12 @@ fn the_last_line_of_cp_keeps_its_shape() {
         r#""loss_cause":{"cause":"cpu","p_cpu":0.9877,"host":12},"transports":{"native":2000,"tcp":1000},"#,
         r#""entries":3,"files_moved":2,"unchanged":1,"bytes_resumed":500,"chunks_again":1,"#,
         r#""deleted":0,"failed":1,"vanished":0,"differing":0,"rtt_ms":1.234,"#,
+        r#""streams":{"asked":2,"last":1,"most":2,"broken":1,"congestion":"reno","#,
+        r#""retransmitted_bytes":5,"moved_twice_bytes":7,"each":[{"seconds":1.0,"#,
+        r#""acked_bytes":1000,"rate_bps":8000,"rtt_ms":2.0,"min_rtt_ms":1.0,"#,
+        r#""retransmitted_bytes":5,"cwnd_bytes":14600,"receiver_limited":0.25,"#,
+        r#""buffer_limited":0.0,"end":"broken"}],"over_time":[{"seconds":0.25,"streams":2,"#,
+        r#""rate_bps":9000,"lost":0.001,"queue_ms":1.0}],"reasons":[]},"#,
         r#""verdict":"bounded by the disk","id":"","resumable":false,"resume_command":null,"#,
         r#""error":null,"failed_files":[{"path":"a�","kind":"changed","text":"it changed"}]}"#
     );

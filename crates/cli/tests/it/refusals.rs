@@ -13,7 +13,7 @@ fn features_of_later_versions_are_refused() {
         ("worker", "`packtrain worker` is not in this version"),
         ("cp --via auto a b", "depots are not in this version"),
         ("cp --via d1,d2 a b", "depots are not in this version"),
-        ("cp --streams auto a b", "`auto` is not in this version"),
+        ("cp --streams some a b", "1 to 64, or auto"),
         ("cp --linger 1m a b", "--linger is not in this version"),
         ("cp https://h/x b", "https:// is not in this version"),
         ("cp a s3://bucket/x", "s3:// is not in this version"),

@@ -23,6 +23,8 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Congestion control asked of the kernel.
     pub congestion: Option<String>,
+    /// Fixed buffers instead of the kernel's autotuning, see [`tune::set_buffers`].
+    pub buffers: Option<ByteCount>,
     /// See [`tune::set_notsent_lowat`].
     pub notsent_lowat: Option<ByteCount>,
     /// Send small writes at once.
@@ -34,6 +36,7 @@ impl Default for ConnectOptions {
         Self {
             timeout: Duration::from_secs(10),
             congestion: None,
+            buffers: None,
             notsent_lowat: None,
             nodelay: true,
         }
@@ -152,6 +155,9 @@ async fn attempt(addr: SocketAddr, options: &ConnectOptions) -> io::Result<TcpSt
     socket.set_nonblocking(true)?;
     if let Some(name) = &options.congestion {
         tune::set_congestion(&socket, name)?;
+    }
+    if let Some(size) = options.buffers {
+        tune::set_buffers(&socket, size)?;
     }
     if let Some(limit) = options.notsent_lowat {
         tune::set_notsent_lowat(&socket, limit)?;

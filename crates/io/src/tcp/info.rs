@@ -24,6 +24,8 @@ pub struct TcpInfo {
     pub pmtu: ByteCount,
     /// Congestion window, in segments of `mss`.
     pub cwnd_segments: u32,
+    /// Slow start ends here, in segments; none before the first loss.
+    pub ssthresh_segments: Option<u32>,
     /// Segments in flight.
     pub in_flight_segments: u32,
     /// Segments retransmitted since the start.
@@ -40,6 +42,8 @@ pub struct TcpInfo {
     pub not_sent: Option<ByteCount>,
     /// The rate the receiver got lately.
     pub delivery_rate: Option<DataRate>,
+    /// That rate was bounded by what we gave the socket to send.
+    pub app_limited: bool,
     /// The rate the kernel paces at; `None` also where it does not pace.
     pub pacing_rate: Option<DataRate>,
     /// Time with data to send.
@@ -88,6 +92,8 @@ fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
         mss: ByteCount(u64::from(u32_at(16)?)),
         pmtu: ByteCount(u64::from(u32_at(60)?)),
         cwnd_segments: u32_at(80)?,
+        // TCP_INFINITE_SSTHRESH.
+        ssthresh_segments: u32_at(76).filter(|n| *n < 0x7fff_ffff),
         in_flight_segments: segments_out.saturating_sub(segments_gone),
         retransmitted_segments: u32_at(100)?,
         retransmitted: bytes_at(208),
@@ -96,6 +102,7 @@ fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
         received: bytes_at(128),
         not_sent: u32_at(144).map(|n| ByteCount(u64::from(n))),
         delivery_rate: rate(160),
+        app_limited: bytes[7] & 1 == 1,
         pacing_rate: rate(104),
         busy: long_micros(168),
         receiver_limited: long_micros(176),
@@ -125,6 +132,7 @@ mod tests {
         assert_eq!(info.acked.map(ByteCount::get), Some(10_001), "with the SYN");
         assert_eq!(info.sent, Some(ByteCount(10_000)));
         assert!(info.receiver_window.is_none_or(|window| window.get() > 10_000), "{info:?}");
+        assert_eq!(info.ssthresh_segments, None, "nothing was lost");
         assert_eq!(tcp_info(&server).unwrap().received, Some(ByteCount(10_000)));
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use packtrain_units::{ByteCount, Duration};
 use rustix::net::sockopt;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// Marks what the socket sends as lower effort (RFC 8622).
 ///
@@ -29,9 +29,92 @@ pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
 
 /// The congestion controls that an ordinary user may choose here; empty where it is not known.
 pub fn allowed_congestion() -> Vec<String> {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    names("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+}
+
+/// The congestion controls that the kernel has loaded; empty where it is not known.
+pub fn available_congestion() -> Vec<String> {
+    names("/proc/sys/net/ipv4/tcp_available_congestion_control")
+}
+
+fn names(path: &str) -> Vec<String> {
+    std::fs::read_to_string(path)
         .map(|names| names.split_whitespace().map(str::to_owned).collect())
         .unwrap_or_default()
+}
+
+/// Why a congestion control cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CongestionError {
+    /// The kernel has none of that name loaded.
+    #[error(
+        "this machine's kernel has no congestion control `{name}` loaded, it has {}; if there is \
+         one of that name, `modprobe tcp_{name}` as root loads it",
+        listed(.available)
+    )]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        available: Vec<String>,
+    },
+    /// It is loaded and only for root.
+    #[error(
+        "this machine lets ordinary users choose {} and not `{name}`; as root, `sysctl -w \
+         net.ipv4.tcp_allowed_congestion_control='{} {name}'` allows it",
+        listed(.allowed), .allowed.join(" ")
+    )]
+    Forbidden {
+        /// The name asked for.
+        name: String,
+        /// Those that may be had.
+        allowed: Vec<String>,
+    },
+    /// No name of a congestion control looks like this.
+    #[error("`{0}` is no name of a congestion control: they have letters, digits, - and _")]
+    Nonsense(String),
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none that it tells of".to_owned() } else { names.join(", ") }
+}
+
+/// Whether sockets of this process may use the congestion control `name`.
+///
+/// # Errors
+/// See [`CongestionError`].
+pub fn check_congestion(name: &str) -> Result<(), CongestionError> {
+    // TCP_CA_NAME_MAX is 16, the end included.
+    let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 15 || !name.chars().all(sound) {
+        return Err(CongestionError::Nonsense(name.chars().take(40).collect()));
+    }
+    let tried = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .and_then(|socket| set_congestion(&socket, name));
+    let name = name.to_owned();
+    match tried {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            Err(CongestionError::Forbidden { name, allowed: allowed_congestion() })
+        }
+        Err(_) => Err(CongestionError::Unknown { name, available: available_congestion() }),
+    }
+}
+
+/// Fixes the send and receive buffers, which ends the kernel's autotuning of both. To count for the
+/// window's scale, this comes before connecting or listening. Gives what the kernel granted, the
+/// lesser of the two, without its overhead.
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_buffers(socket: &impl AsFd, size: ByteCount) -> io::Result<ByteCount> {
+    let size = usize::try_from(size.get().min(i32::MAX as u64 / 2)).unwrap_or(usize::MAX);
+    let socket = SockRef::from(socket);
+    socket.set_send_buffer_size(size)?;
+    socket.set_recv_buffer_size(size)?;
+    // The kernel reserves twice what is asked for, for its own needs (socket(7)).
+    let granted = socket.send_buffer_size()?.min(socket.recv_buffer_size()?) / 2;
+    Ok(ByteCount(granted as u64))
 }
 
 /// Sends small writes at once.
@@ -83,5 +166,28 @@ mod tests {
             assert_eq!(&sockopt::tcp_congestion(&socket).unwrap(), name);
         }
         assert!(set_congestion(&socket, "no-such").is_err());
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_is_told_with_those_that_are() {
+        let Err(error) = check_congestion("no-such") else { panic!("there is none") };
+        let text = error.to_string();
+        assert!(text.contains("modprobe tcp_no-such"), "{text}");
+        for name in available_congestion() {
+            assert!(text.contains(&name), "{text}");
+        }
+        for name in allowed_congestion() {
+            check_congestion(&name).unwrap();
+        }
+        for bad in ["", "a b", "../x", "seventeen-letters"] {
+            assert!(matches!(check_congestion(bad), Err(CongestionError::Nonsense(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn buffers_are_as_asked_or_as_granted() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        assert_eq!(set_buffers(&socket, ByteCount(100_000)).unwrap(), ByteCount(100_000));
+        assert!(set_buffers(&socket, ByteCount(1 << 50)).unwrap() < ByteCount(1 << 50));
     }
 }

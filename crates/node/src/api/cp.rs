@@ -9,6 +9,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::error::{NodeError, exit_code};
 use super::report::LossCause;
 use super::stop::StopHandle;
+use super::streams::StreamsReport;
 use crate::history::Keep;
 use crate::location::Location;
 use crate::tickets::Ticket;
@@ -26,8 +27,12 @@ pub struct CpRequest {
     pub transport: TransportChoice,
     /// The congestion controller of datagram transports; the transport's own if none.
     pub cc: Option<String>,
-    /// TCP streams in parallel; the default of the transport if none.
+    /// TCP streams in parallel; chosen while they run if none.
     pub streams: Option<u32>,
+    /// The kernel's congestion control for TCP; the sending system's default if none.
+    pub tcp_cc: Option<String>,
+    /// TCP's send and receive buffers, instead of the kernel's autotuning.
+    pub tcp_buffer: Option<ByteCount>,
     /// Give way to other traffic.
     pub background: bool,
     /// How the remote end is started.
@@ -145,6 +150,8 @@ pub struct Outcome {
     pub verdict: Option<String>,
     /// The smallest round trip seen, if one was measured.
     pub rtt: Option<Duration>,
+    /// What the TCP streams did, if there were any.
+    pub streams: Option<StreamsReport>,
     /// Files that differ or are missing (`verify`).
     pub differing: u64,
     /// A journal was left: the same command goes on from there.

@@ -9,6 +9,7 @@ use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
 use packtrain_units::Offset;
 
 use super::watch::Watch;
+use crate::api::StreamsReport;
 use crate::control::{Control, ControlSender, Incoming, PayloadSink};
 use crate::diagnose::record;
 use crate::reader::Slice;
@@ -37,6 +38,7 @@ pub(super) fn run(
     let mut summary = Summary::default();
     let mut failure = None;
     let mut failed = Vec::new();
+    let mut streams = None;
     let mut totals = SinkTotals::default();
     let mut done = false;
     let tick = std::time::Duration::from_millis(200);
@@ -77,7 +79,8 @@ pub(super) fn run(
                                 watch.part(part);
                             }
                         }
-                        Some(Word::Offer(_) | Word::OfferBy(..)) | None => {}
+                        Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
+                        Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_)) | None => {}
                     },
                     Message::Finished(told) => summary = *told,
                     Message::Cancel(why) | Message::Refused(why) => {
@@ -109,5 +112,6 @@ pub(super) fn run(
     }
     // Both have said goodbye after the sink's last count: whatever came before is in there.
     let failure = if done && summary != Summary::default() { None } else { failure };
+    moved.streams = streams;
     (Outcome { summary, failure, failed }, moved)
 }

@@ -1,15 +1,13 @@
 //! What the sending end sees of its transports, looked at while they run.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
 
 use packtrain_io::flow::FlowSnapshot;
-use packtrain_io::tcp::{TcpInfo, tcp_info};
 use packtrain_proto::{Limit, LossTally};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::mover::Waiting;
-use super::tcp::TcpStream;
+use super::tcp::record::Seen;
 use crate::diagnose::{LossWord, Net, PathPart, Race, Sample, TcpPart, Waits};
 
 /// How often it is seen what a sender waits for.
@@ -45,7 +43,6 @@ pub(super) struct Look {
     mtu_last: ByteCount,
     mtu_falls: u64,
     pub(super) braked: u64,
-    sockets: Vec<OwnedFd>,
     tcp: Option<TcpPart>,
     tcp_rtt: Option<Duration>,
     net_up: Option<Time>,
@@ -72,12 +69,9 @@ impl Look {
     }
 
     /// A TCP stream is up.
-    pub(super) fn tcp_up(&mut self, now: Time, stream: &TcpStream) {
+    pub(super) fn tcp_up(&mut self, now: Time) {
         let after = self.since(now);
         self.race.tcp_up.get_or_insert(after);
-        if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
-            self.sockets.push(socket);
-        }
     }
 
     /// The pipe carries data.
@@ -126,8 +120,13 @@ impl Look {
         self.interval(mark, false, rtt, queue);
     }
 
-    /// TCP or the pipe, which are in use, as their threads say.
-    pub(super) fn movers(&mut self, now: Time, waiting: impl Iterator<Item = Waiting>) {
+    /// TCP or the pipe, which are in use, as their threads say, and the kernel of TCP's streams.
+    pub(super) fn movers(
+        &mut self,
+        now: Time,
+        waiting: impl Iterator<Item = Waiting>,
+        tcp: Option<Seen>,
+    ) {
         for one in waiting {
             let count = match one {
                 Waiting::Work => &mut self.mover.work,
@@ -137,38 +136,12 @@ impl Look {
             };
             *count += 1;
         }
-        let infos: Vec<TcpInfo> = self.sockets.iter().filter_map(|s| tcp_info(s).ok()).collect();
-        if infos.is_empty() {
-            return;
-        }
-        let again = |i: &TcpInfo| match i.retransmitted {
-            Some(bytes) => bytes.get(),
-            None => u64::from(i.retransmitted_segments) * i.mss.get(),
-        };
-        let sum = |of: &dyn Fn(&TcpInfo) -> u64| infos.iter().map(of).sum::<u64>();
-        let sent = sum(&|i| i.sent.map_or(0, ByteCount::get));
-        let arrived = sum(&|i| i.acked.map_or(0, ByteCount::get));
-        let lost = sum(&again);
-        let srtt = infos.iter().map(|i| i.srtt).max().unwrap_or_default();
-        let queue =
-            infos.iter().map(|i| i.srtt - i.min_rtt.unwrap_or(i.srtt)).max().unwrap_or_default();
-        let total = |of: fn(&TcpInfo) -> Option<Duration>| {
-            infos.iter().filter_map(of).fold(Duration::ZERO, |all, d| all + d)
-        };
-        let before = self.tcp.as_ref().and_then(|t| t.best_rate);
-        self.tcp_rtt = infos.iter().filter_map(|i| i.min_rtt).min();
-        self.tcp = Some(TcpPart {
-            streams: infos.len() as u64,
-            busy: total(|i| i.busy),
-            receiver_limited: total(|i| i.receiver_limited),
-            send_buffer_limited: total(|i| i.send_buffer_limited),
-            receiver_window: infos.iter().filter_map(|i| i.receiver_window).reduce(|a, b| a + b),
-            retransmitted: ByteCount(lost),
-            sent: ByteCount(sent),
-            best_rate: infos.iter().filter_map(|i| i.delivery_rate).max().max(before),
-            congestion: infos[0].congestion.clone(),
-        });
-        self.interval(Mark { at: now, sent, arrived, lost }, true, srtt, queue);
+        let Some(seen) = tcp else { return };
+        let (sent, lost) = (seen.part.sent.get(), seen.part.retransmitted.get());
+        self.tcp_rtt = seen.min_rtt;
+        self.tcp = Some(seen.part);
+        let mark = Mark { at: now, sent, arrived: seen.arrived, lost };
+        self.interval(mark, true, seen.srtt, seen.queue);
     }
 
     fn interval(&mut self, mark: Mark, of_tcp: bool, rtt: Duration, queue: Duration) {

@@ -1,4 +1,4 @@
-//! Moving ranges over something that keeps their order: the pipe and TCP streams.
+//! Moving ranges over something that keeps their order: the pipe.
 //!
 //! What was sent and not yet taken by the peer is kept as a queue of ranges; the peer tells how
 //! many bytes it took in all.
@@ -44,6 +44,14 @@ pub(super) enum Waiting {
     Pace,
     /// It hands bytes on, or waits until it may.
     Out,
+}
+
+impl Waiting {
+    /// From its number.
+    pub(super) fn of(number: u8) -> Self {
+        const ALL: [Waiting; 4] = [Waiting::Work, Waiting::Bytes, Waiting::Pace, Waiting::Out];
+        ALL[usize::from(number).min(3)]
+    }
 }
 
 struct Shared {
@@ -126,8 +134,7 @@ impl Mover {
 
     /// What its thread does now.
     pub(super) fn waiting(&self) -> Waiting {
-        const ALL: [Waiting; 4] = [Waiting::Work, Waiting::Bytes, Waiting::Pace, Waiting::Out];
-        let one = ALL[usize::from(self.0.waiting.load(Ordering::Relaxed)).min(3)];
+        let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
         // What the system has taken from us is not there yet.
         let out = one == Waiting::Work && !self.state().sent.is_empty();
         if out { Waiting::Out } else { one }

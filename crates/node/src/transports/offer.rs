@@ -29,6 +29,10 @@ pub(crate) enum Word {
     OfferBy(String, Offer),
     /// What an end measured of itself, for who called it: JSON, so that it may grow.
     Part(Vec<u8>),
+    /// Source, which cannot reach the sink: so many TCP streams are wanted from there.
+    Streams(u32),
+    /// Source, before its last word: what the TCP streams did, in JSON, so that it may grow.
+    Tcp(Vec<u8>),
 }
 
 impl Word {

@@ -10,8 +10,9 @@ use packtrain_units::{DataRate, Duration, Time};
 
 use super::beside::Channels;
 use super::offer::{Offer, Word};
-use super::tcp::{Tasks, TcpEnd};
+use super::tcp::{Connector, MOST_STREAMS, Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
+use crate::api::StreamsReport;
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::diagnose::{Buffers, Net};
@@ -33,6 +34,9 @@ pub(crate) struct SinkTransports {
     tcp: Option<TcpEnd>,
     /// The connections beside the flow, where it has one.
     channels: Option<Channels>,
+    connector: Option<Connector>,
+    /// Connections made from here.
+    connected: u32,
     /// The peer's offer, if it came before there was a place for data.
     early: Option<Offer>,
     assembly: Option<Assembly>,
@@ -54,6 +58,8 @@ impl SinkTransports {
             udp: Udp::Off,
             tcp: None,
             channels: None,
+            connector: None,
+            connected: 0,
             early: None,
             assembly: None,
             moved: Moved::default(),
@@ -84,7 +90,7 @@ impl SinkTransports {
             let tasks = Tasks::default();
             let running = tasks.clone();
             let up = move |stream| {
-                super::tcp::start_receiver(&running, stream, assembly.clone());
+                super::tcp::wire::receive(&running, stream, assembly.clone());
             };
             if let Ok(end) = TcpEnd::listen(&self.plan, &tasks, up) {
                 offer.tcp = end.port();
@@ -108,7 +114,15 @@ impl SinkTransports {
         let offer = match Word::decode(bytes) {
             Some(Word::Offer(offer)) => offer,
             Some(Word::Moved(moved)) => {
-                self.moved = moved;
+                self.moved = Moved { streams: self.moved.streams.take(), ..moved };
+                return Ok(());
+            }
+            Some(Word::Tcp(bytes)) => {
+                self.moved.streams = StreamsReport::decode(&bytes);
+                return Ok(());
+            }
+            Some(Word::Streams(wanted)) => {
+                self.invited(wanted);
                 return Ok(());
             }
             Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_)) | None => return Ok(()),
@@ -128,7 +142,11 @@ impl SinkTransports {
     fn connect(&mut self, offer: &Offer) {
         let Some(assembly) = self.assembly.clone() else { return };
         if let Some(tcp) = &self.tcp {
-            tcp.connect(&self.plan, offer, 1, HEAD_START);
+            self.connector = tcp.connector(&self.plan, offer);
+            if let Some(connector) = &self.connector {
+                connector.connect(HEAD_START, || {});
+                self.connected = 1;
+            }
         }
         let Some(flow) = offer.flow.clone().filter(|_| !offer.udp.is_empty()) else { return };
         self.udp = match std::mem::replace(&mut self.udp, Udp::Off) {
@@ -154,6 +172,16 @@ impl SinkTransports {
             }
             other => other,
         };
+    }
+
+    /// The source cannot reach this end, which it can: it wants so many streams from here.
+    fn invited(&mut self, wanted: u32) {
+        let Some(connector) = &self.connector else { return };
+        let wanted = wanted.min(MOST_STREAMS);
+        for _ in self.connected..wanted {
+            connector.connect(Duration::ZERO, || {});
+        }
+        self.connected = self.connected.max(wanted);
     }
 
     /// The thread that receives datagrams and its buffers, if there is one.

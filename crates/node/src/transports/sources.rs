@@ -1,6 +1,5 @@
 //! The sending end's transports.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +16,9 @@ use super::look::Look;
 use super::mover::{Mover, Tell};
 use super::offer::Offer;
 use super::payload::ReaderPayload;
-use super::tcp::{self, Tasks, TcpEnd, TcpStream};
+use super::tcp::group::Reading;
+use super::tcp::streams::{Parts, Streams};
+use super::tcp::{Tasks, TcpEnd, TcpStream};
 use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
 use crate::api::{LossCause, Notice, NoticeLevel};
 use crate::control::{Control, ControlSender};
@@ -33,7 +34,7 @@ const GIVE_UP: Duration = Duration::from_secs(35);
 
 const UDP: TransportId = TransportId(0);
 const PIPE: TransportId = TransportId(1);
-const FIRST_TCP: u32 = 2;
+const TCP: TransportId = TransportId(2);
 
 const RANK_UDP: u8 = 0;
 const RANK_TCP: u8 = 10;
@@ -47,8 +48,10 @@ pub(crate) enum Internal {
     BesideUp,
     /// A TCP stream is up.
     TcpUp(Box<TcpStream>),
-    /// A TCP stream is over.
-    TcpOver(TransportId, String),
+    /// A connection of ours did not come about.
+    TcpFailed,
+    /// A TCP stream is over; whether it had anything to move, and what the kernel said last.
+    TcpOver { why: String, had: bool, last: Option<Box<Reading>> },
 }
 
 enum Udp {
@@ -80,11 +83,9 @@ pub(crate) struct SourceTransports {
     tasks: Tasks,
     /// The peer made its offer; another is not listened to.
     offered: bool,
-    streams: HashMap<TransportId, Mover>,
-    finished: ByteCount,
+    streams: Option<Streams>,
     pipe: Option<Mover>,
     piped_before: ByteCount,
-    next: u32,
     look: Look,
 }
 
@@ -107,11 +108,9 @@ impl SourceTransports {
             tcp: None,
             tasks: Tasks::default(),
             offered: false,
-            streams: HashMap::new(),
-            finished: ByteCount::ZERO,
+            streams: None,
             pipe: None,
             piped_before: ByteCount::ZERO,
-            next: FIRST_TCP,
             look: Look::default(),
         }
     }
@@ -144,6 +143,19 @@ impl SourceTransports {
                 offer.tcp_key = end.key();
                 self.tcp = Some(end);
             }
+        }
+        if self.tcp.is_some() {
+            self.streams = Some(Streams::new(Parts {
+                id: TCP,
+                rank: RANK_TCP,
+                count: self.plan.count(),
+                modest: self.plan.udp(),
+                tasks: self.tasks.clone(),
+                tell: Arc::clone(&tell),
+                control: control.tx.clone(),
+                reader: reader.clone(),
+                rate: self.rate(),
+            }));
         }
         self.tell = Some(tell);
         if self.plan.udp() || self.plan.tcp() {
@@ -191,14 +203,19 @@ impl SourceTransports {
         };
         let mtu = mtu.or(udp.then_some(udp::MTU_V6));
         self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0, mtu);
-        if let Some(tcp) = &self.tcp {
-            tcp.connect(&self.plan, offer, self.plan.streams, Duration::ZERO);
+        if let (Some(tcp), Some(streams)) = (&self.tcp, &mut self.streams) {
+            streams.begin(tcp.connector(&self.plan, offer));
         }
     }
 
-    /// The ceiling of each of `parts` streams that share the whole's.
-    fn rate(&self, parts: u64) -> Option<DataRate> {
-        self.plan.rate_bps.map(|bps| DataRate::from_bps((bps / parts).max(1)))
+    /// The ceiling of each transport.
+    fn rate(&self) -> Option<DataRate> {
+        self.plan.rate_bps.map(DataRate::from_bps)
+    }
+
+    /// Whether a TCP stream is up.
+    fn tcp_is_up(&self) -> bool {
+        self.streams.as_ref().is_some_and(Streams::is_up)
     }
 
     /// The peer took this many bytes off the pipe.
@@ -212,9 +229,9 @@ impl SourceTransports {
         match (id, &self.udp, &self.pipe) {
             (UDP, Udp::Running(flow), _) => flow.assign(range),
             (PIPE, _, Some(pipe)) => pipe.assign(range),
-            _ => match self.streams.get(&id) {
-                Some(stream) => stream.assign(range),
-                None => self.give_back(id, range),
+            _ => match &self.streams {
+                Some(streams) if streams.is_up() => streams.group().assign(range),
+                _ => self.give_back(id, range),
             },
         }
     }
@@ -223,9 +240,9 @@ impl SourceTransports {
         match (id, &self.udp, &self.pipe) {
             (UDP, Udp::Running(flow), _) => flow.revoke(range),
             (PIPE, _, Some(pipe)) => pipe.revoke(&range),
-            _ => match self.streams.get(&id) {
-                Some(stream) => stream.revoke(&range),
-                None => self.give_back(id, range),
+            _ => match &self.streams {
+                Some(streams) if streams.is_up() => streams.group().revoke(&range),
+                _ => self.give_back(id, range),
             },
         }
     }
@@ -239,8 +256,11 @@ impl SourceTransports {
 
     /// Turns the pipe on when nothing else came up in time or all else is gone.
     pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
+        if let Some(streams) = &mut self.streams {
+            streams.poll(now);
+        }
         self.sample(now);
-        let alone = !self.udp_up && self.streams.is_empty();
+        let alone = !self.udp_up && !self.tcp_is_up();
         if !alone || self.plan.pipe() {
             self.alone_since = now;
         } else if now.since(self.alone_since) >= GIVE_UP {
@@ -272,7 +292,7 @@ impl SourceTransports {
             observer.notice(&Notice::new(NoticeLevel::Warning, text));
         }
         self.look.piped(now);
-        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.rate(1)));
+        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.rate()));
         vec![TransportNews::Up(PIPE, RANK_PIPE)]
     }
 
@@ -310,27 +330,22 @@ impl SourceTransports {
                 self.udp_ready()
             }
             Internal::TcpUp(stream) => self.tcp_up(*stream),
-            Internal::TcpOver(id, why) => {
-                vec![TransportNews::Event(id, TransportEvent::Closed(temporary(why)))]
+            Internal::TcpFailed => {
+                if let Some(streams) = &mut self.streams {
+                    streams.failed();
+                }
+                Vec::new()
             }
+            Internal::TcpOver { why, had, last } => match &mut self.streams {
+                Some(streams) => streams.over(&why, had, last.map(|last| *last)),
+                None => Vec::new(),
+            },
         }
     }
 
     fn tcp_up(&mut self, stream: TcpStream) -> Vec<TransportNews> {
-        let wanted = self.plan.streams.max(1) as usize;
-        let (Some(reader), Some(tell)) = (self.reader.clone(), self.tell.clone()) else {
-            return Vec::new();
-        };
-        if self.streams.len() >= wanted {
-            return Vec::new();
-        }
-        self.look.tcp_up(clock::now(), &stream);
-        let id = TransportId(self.next);
-        self.next += 1;
-        let mover =
-            tcp::start_sender(id, &self.tasks, stream, reader, tell, self.rate(wanted as u64));
-        self.streams.insert(id, mover);
-        vec![TransportNews::Up(id, RANK_TCP)]
+        self.look.tcp_up(clock::now());
+        self.streams.as_mut().map_or_else(Vec::new, |streams| streams.connected(stream))
     }
 
     /// The flow may be used when all that it needs is up.
@@ -390,11 +405,8 @@ impl SourceTransports {
     pub(crate) fn closed(&mut self, id: TransportId, failure: &Failure, observer: &dyn Observer) {
         let was_up = match id {
             UDP => std::mem::replace(&mut self.udp_up, false),
-            _ => self.streams.remove(&id).is_some_and(|stream| {
-                self.finished += stream.moved();
-                stream.close();
-                true
-            }),
+            TCP => true,
+            _ => false,
         };
         if was_up {
             let text = format!("{}; going on without it", failure.text);
@@ -414,8 +426,10 @@ impl SourceTransports {
             self.look.flow(now, &snapshot);
             self.last = Some(snapshot);
         } else {
-            let movers = self.streams.values().chain(&self.pipe);
-            self.look.movers(now, movers.map(Mover::waiting));
+            let tcp = self.streams.as_ref().filter(|streams| streams.is_up());
+            let movers = tcp.map(|tcp| tcp.group().waiting()).into_iter();
+            let movers = movers.chain(self.pipe.as_ref().map(Mover::waiting));
+            self.look.movers(now, movers, tcp.and_then(|tcp| tcp.record().seen()));
         }
     }
 
@@ -436,11 +450,11 @@ impl SourceTransports {
 
     /// The transport that moves data now.
     pub(crate) fn current(&self) -> Option<&'static str> {
-        match (self.udp_up, self.streams.is_empty(), &self.pipe) {
+        match (self.udp_up, self.tcp_is_up(), &self.pipe) {
             (true, _, _) => Some(self.plan.datagrams().name()),
-            (false, false, _) => Some("tcp"),
-            (false, true, Some(_)) => Some("pipe"),
-            (false, true, None) => None,
+            (false, true, _) => Some("tcp"),
+            (false, false, Some(_)) => Some("pipe"),
+            (false, false, None) => None,
         }
     }
 
@@ -450,8 +464,8 @@ impl SourceTransports {
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Over) {
             flow.close(CloseReason::Done);
         }
-        for stream in self.streams.values() {
-            stream.close();
+        if let Some(streams) = &self.streams {
+            streams.group().close();
         }
         (self.tcp, self.channels) = (None, None);
         if let Some(pipe) = &self.pipe {
@@ -465,8 +479,7 @@ impl SourceTransports {
         if let Udp::Running(flow) = &self.udp {
             self.last = Some(flow.stats());
         }
-        let tcp: ByteCount = self.streams.values().map(Mover::moved).sum();
-        let tcp = tcp + self.finished;
+        let tcp = self.streams.as_ref().map_or(ByteCount::ZERO, Streams::moved);
         let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
         let mut moved = Moved::default();
         let mut udp = ByteCount::ZERO;
@@ -476,6 +489,11 @@ impl SourceTransports {
             moved.retransmitted = flow.retransmitted_bytes;
             moved.rtt = flow.min_rtt;
             moved.causes = causes(flow);
+        }
+        if let Some(streams) = &self.streams {
+            moved.retransmitted += streams.sent_again() + streams.retransmitted();
+            moved.rtt = moved.rtt.or(streams.record().min_rtt());
+            moved.streams = streams.report();
         }
         moved.shares = [(self.plan.datagrams().name(), udp), ("tcp", tcp), ("pipe", piped)]
             .into_iter()

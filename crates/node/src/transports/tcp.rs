@@ -1,41 +1,49 @@
 //! TCP streams between the two ends: TLS 1.3 with keys made for this transfer alone, told in the
 //! offers, so that only the two ends of this transfer get through.
-//!
-//! On the wire, from source to sink: offset (u64), length (u32), bytes, and so on, little-endian.
-//! From sink to source: the total of bytes taken so far (u64), whenever it grew.
+
+mod auto;
+mod book;
+pub(super) mod group;
+pub(super) mod record;
+pub(super) mod streams;
+pub(super) mod wire;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
 use packtrain_io::entropy;
 use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
-use packtrain_object::SPACE_END;
-use packtrain_transfer::TransportId;
-use packtrain_transfer::message::MAX_DATA;
-use packtrain_units::{DataRate, Duration, Offset};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use packtrain_units::{ByteCount, Duration};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use super::mover::{Mover, Tell};
+use super::Plan;
 use super::offer::Offer;
-use super::sources::Internal;
-use super::{Plan, TransportNews};
-use crate::assembly::Assembly;
-use crate::reader::{Reader, Slice};
 use crate::runtime;
 
 /// A connection of this transfer, both keys checked.
 pub(crate) type TcpStream = TlsStream<tokio::net::TcpStream>;
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// The wait after a connection that could not be accepted.
+const AGAIN: Duration = Duration::from_millis(50);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 /// Connections with two tasks each, and some on their way.
 const MOST_TASKS: usize = 192;
-/// Pieces of payload waiting for the socket.
-const WAITING: usize = 8;
+/// Strangers and friends at the door, whose keys are being checked.
+const MOST_WELCOMES: usize = 96;
+/// Streams of a transfer, at most.
+pub(crate) const MOST_STREAMS: u32 = 64;
+
+/// Settings of the kernel's TCP that the user asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpSettings {
+    /// Congestion control; the system's if none.
+    pub(crate) congestion: Option<String>,
+    /// Buffers; the kernel's autotuning if none.
+    pub(crate) buffers: Option<ByteCount>,
+}
 
 /// This end's listening socket and keys.
 pub(super) struct TcpEnd {
@@ -47,6 +55,7 @@ pub(super) struct TcpEnd {
     up: Arc<dyn Fn(TcpStream) + Send + Sync>,
     task: tokio::task::JoinHandle<()>,
     tasks: Tasks,
+    welcomes: Tasks,
 }
 
 /// The tasks of one transfer's connections: they end with it.
@@ -63,6 +72,16 @@ impl Tasks {
         }
     }
 
+    /// Runs a task; where there are `most`, the oldest makes room.
+    fn spawn_latest(&self, most: usize, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().expect("no holder panics");
+        tasks.retain(|task| !task.is_finished());
+        if tasks.len() >= most {
+            tasks.remove(0).abort();
+        }
+        tasks.push(runtime::handle().spawn(work).abort_handle());
+    }
+
     fn abort(&self) {
         for task in self.0.lock().expect("no holder panics").drain(..) {
             task.abort();
@@ -74,6 +93,40 @@ impl Drop for TcpEnd {
     fn drop(&mut self) {
         self.task.abort();
         self.tasks.abort();
+        self.welcomes.abort();
+    }
+}
+
+/// Connects to the peer, as often as it is asked to.
+#[derive(Clone)]
+pub(super) struct Connector {
+    addresses: Vec<std::net::SocketAddr>,
+    connector: TlsConnector,
+    options: ConnectOptions,
+    background: bool,
+    tasks: Tasks,
+    up: Arc<dyn Fn(TcpStream) + Send + Sync>,
+}
+
+impl Connector {
+    /// Connects once, after a while; `failed` is told if that comes to nothing.
+    pub(super) fn connect(&self, after: Duration, failed: impl FnOnce() + Send + 'static) {
+        let this = self.clone();
+        self.tasks.spawn(async move {
+            let connect = async {
+                tokio::time::sleep(after.to_std()).await;
+                let socket = connect_any(&this.addresses, &this.options).await.ok()?;
+                tune_socket(&socket, this.background);
+                let handshake = this.connector.connect(any_name(), socket);
+                // A peer that takes the connection and says nothing is none.
+                let stream = tokio::time::timeout(CONNECT.to_std(), handshake).await.ok()?.ok()?;
+                (this.up)(TlsStream::Client(stream));
+                Some(())
+            };
+            if connect.await.is_none() {
+                failed();
+            }
+        });
     }
 }
 
@@ -87,9 +140,16 @@ impl TcpEnd {
         let _runtime = runtime::handle().enter();
         let listener = listen_in(None, plan.ports.map(|p| p.first..=p.last))?;
         let port = listener.local_addr()?.port();
+        // Connections that come in have what their listener has.
+        if let Some(name) = &plan.kernel.congestion {
+            let _ = tune::set_congestion(&listener, name);
+        }
+        if let Some(size) = plan.kernel.buffers {
+            let _ = tune::set_buffers(&listener, size);
+        }
         let background = plan.background;
         let identity = Arc::new(Identity::generate(entropy::bytes()));
-        let (tasks, welcomes) = (tasks.clone(), tasks.clone());
+        let (tasks, welcomes) = (tasks.clone(), Tasks::default());
         let config = server_config(&identity, Arc::new(|_| true)).map_err(std::io::Error::other)?;
         let acceptor = TlsAcceptor::from(config);
         let expected: Arc<OnceLock<PublicKey>> = Arc::default();
@@ -98,8 +158,14 @@ impl TcpEnd {
         let task = {
             let (expected, known, up) =
                 (Arc::clone(&expected), Arc::clone(&known), Arc::clone(&up));
+            let welcomes = welcomes.clone();
             runtime::handle().spawn(async move {
-                while let Ok((socket, _)) = listener.accept().await {
+                loop {
+                    let Ok((socket, _)) = listener.accept().await else {
+                        // Out of descriptors, or whoever came is gone: that passes.
+                        tokio::time::sleep(AGAIN.to_std()).await;
+                        continue;
+                    };
                     let (acceptor, expected) = (acceptor.clone(), Arc::clone(&expected));
                     let (known, up) = (Arc::clone(&known), Arc::clone(&up));
                     let welcome = async move {
@@ -110,14 +176,14 @@ impl TcpEnd {
                         up(TlsStream::Server(stream));
                         Some(())
                     };
-                    // A stranger who says nothing is dropped.
-                    welcomes.spawn(async move {
+                    // A stranger who says nothing is dropped, and first of all when many come.
+                    welcomes.spawn_latest(MOST_WELCOMES, async move {
                         let _ = tokio::time::timeout(CONNECT.to_std(), welcome).await;
                     });
                 }
             })
         };
-        Ok(Self { identity, port, expected, known, up, task, tasks })
+        Ok(Self { identity, port, expected, known, up, task, tasks, welcomes })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -137,31 +203,37 @@ impl TcpEnd {
         Some(key)
     }
 
-    /// Learns the peer's key and connects to it, `streams` times.
-    pub(super) fn connect(&self, plan: &Plan, peer: &Offer, streams: u32, after: Duration) {
-        let Some(expected) = self.expect(peer) else { return };
+    /// Learns the peer's key; gives what connects to it, if it can be reached at all.
+    pub(super) fn connector(&self, plan: &Plan, peer: &Offer) -> Option<Connector> {
+        let expected = self.expect(peer)?;
         let addresses = peer.candidates(&plan.hints, peer.tcp);
         if addresses.is_empty() {
-            return;
+            return None;
         }
         let decide = Arc::new(move |key: &PublicKey| *key == expected);
-        let Ok(config) = client_config(&self.identity, decide) else { return };
-        let background = plan.background;
-        for _ in 0..streams.clamp(1, 64) {
-            let (addresses, up) = (addresses.clone(), Arc::clone(&self.up));
-            let connector = TlsConnector::from(Arc::clone(&config));
-            self.tasks.spawn(async move {
-                let connect = async move {
-                    tokio::time::sleep(after.to_std()).await;
-                    let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
-                    let socket = connect_any(&addresses, &options).await.ok()?;
-                    tune_socket(&socket, background);
-                    let stream = connector.connect(any_name(), socket).await.ok()?;
-                    up(TlsStream::Client(stream));
-                    Some(())
-                };
-                let _: Option<()> = connect.await;
-            });
+        let config = client_config(&self.identity, decide).ok()?;
+        let options = ConnectOptions {
+            timeout: CONNECT,
+            congestion: plan.kernel.congestion.clone(),
+            buffers: plan.kernel.buffers,
+            ..ConnectOptions::default()
+        };
+        Some(Connector {
+            addresses,
+            connector: TlsConnector::from(config),
+            options,
+            background: plan.background,
+            tasks: self.tasks.clone(),
+            up: Arc::clone(&self.up),
+        })
+    }
+
+    /// Learns the peer's key and connects to it, `streams` times.
+    pub(super) fn connect(&self, plan: &Plan, peer: &Offer, streams: u32, after: Duration) {
+        if let Some(connector) = self.connector(plan, peer) {
+            for _ in 0..streams.clamp(1, MOST_STREAMS) {
+                connector.connect(after, || {});
+            }
         }
     }
 }
@@ -183,83 +255,4 @@ async fn wait_for(expected: &OnceLock<PublicKey>, known: &tokio::sync::Notify) -
         }
         notified.await;
     }
-}
-
-/// Starts moving over a connection.
-pub(super) fn start_sender(
-    id: TransportId,
-    tasks: &Tasks,
-    stream: TcpStream,
-    reader: Reader,
-    tell: Tell,
-    rate: Option<DataRate>,
-) -> Mover {
-    let (queue, mut waiting) = mpsc::channel::<(Offset, Slice)>(WAITING);
-    let over = Arc::clone(&tell);
-    let mover = Mover::start(id, "tcp", reader, tell, rate, move |at, slice| {
-        queue.blocking_send((at, slice)).is_ok()
-    });
-    let (mut input, mut output) = tokio::io::split(stream);
-    let told = Arc::clone(&over);
-    tasks.spawn(async move {
-        let result: std::io::Result<()> = async {
-            while let Some((at, slice)) = waiting.recv().await {
-                let mut header = [0; 12];
-                header[..8].copy_from_slice(&at.get().to_le_bytes());
-                header[8..].copy_from_slice(&(slice.len() as u32).to_le_bytes());
-                output.write_all(&header).await?;
-                output.write_all(slice.bytes()).await?;
-                if waiting.is_empty() {
-                    output.flush().await?;
-                }
-            }
-            output.shutdown().await
-        }
-        .await;
-        if let Err(e) = result {
-            told(TransportNews::Internal(Internal::TcpOver(id, format!("TCP: {e}"))));
-        }
-    });
-    let taker = mover.clone();
-    tasks.spawn(async move {
-        let why = loop {
-            match input.read_u64_le().await {
-                Ok(total) => taker.taken(total),
-                Err(e) => break e,
-            }
-        };
-        over(TransportNews::Internal(Internal::TcpOver(id, format!("TCP: {why}"))));
-    });
-    mover
-}
-
-/// Starts taking what comes over a connection.
-pub(super) fn start_receiver(tasks: &Tasks, stream: TcpStream, assembly: Assembly) {
-    tasks.spawn(async move {
-        let (mut input, mut output) = tokio::io::split(stream);
-        let mut buffer = vec![0; MAX_DATA];
-        let mut total = 0u64;
-        loop {
-            let mut header = [0; 12];
-            if input.read_exact(&mut header).await.is_err() {
-                return;
-            }
-            let (at, size) = header.split_at(8);
-            let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
-            let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
-            // Longer or farther than ever sent: the peer is broken, and nothing is taken by its word.
-            let beyond = at.saturating_add(size as u64) > SPACE_END.get();
-            if size > MAX_DATA || beyond || input.read_exact(&mut buffer[..size]).await.is_err() {
-                return;
-            }
-            let bytes = &buffer[..size];
-            tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
-            total += size as u64;
-            if output.write_all(&total.to_le_bytes()).await.is_err()
-                || output.flush().await.is_err()
-            {
-                return;
-            }
-        }
-    });
 }

@@ -1,0 +1,335 @@
+//! All streams of a transfer at its sending end, one transport to the rest: a thread that reads
+//! ahead for them, and two tasks for each.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use packtrain_io::clock;
+use packtrain_io::tcp::{TcpInfo, tcp_info, tune};
+use packtrain_object::ChunkIndex;
+use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use tokio::sync::Notify;
+
+use super::book::{Book, LineId, Take, Wanted};
+use super::{Tasks, TcpStream, wire};
+use crate::control::spawn;
+use crate::reader::{Reader, Slice};
+use crate::transports::TransportNews;
+use crate::transports::mover::{Tell, Waiting};
+use crate::transports::sources::Internal;
+
+/// What a stream has in its socket beyond what is on its way, at a rate: enough until its task is
+/// awake again, little enough to be no loss when another stream takes over.
+const UNSENT: Duration = Duration::from_millis(10);
+const UNSENT_LEAST: ByteCount = ByteCount(64 << 10);
+const UNSENT_MOST: ByteCount = ByteCount(2 << 20);
+/// A stream that has something it may not take looks again after this.
+const LATER: std::time::Duration = std::time::Duration::from_millis(20);
+
+struct Shared {
+    book: Mutex<Book>,
+    /// Tells the feeder that there is something to read, or room.
+    room: Condvar,
+    /// Tells streams that something is ready.
+    ready: Notify,
+    /// Tells all of them that they are to look.
+    all: Notify,
+    sockets: Mutex<BTreeMap<LineId, Socket>>,
+    waiting: AtomicU8,
+    id: TransportId,
+    tell: Tell,
+}
+
+struct Socket {
+    socket: OwnedFd,
+    since: Time,
+    unsent: ByteCount,
+}
+
+/// What the kernel says of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(in crate::transports) line: LineId,
+    /// How long it is there.
+    pub(super) age: Duration,
+    pub(super) info: TcpInfo,
+}
+
+/// The streams; clones are the same.
+#[derive(Clone)]
+pub(in crate::transports) struct Group(Arc<Shared>);
+
+impl Group {
+    /// A group without streams, and its thread.
+    pub(super) fn start(
+        id: TransportId,
+        reader: Reader,
+        tell: Tell,
+        rate: Option<DataRate>,
+    ) -> Self {
+        let group = Self(Arc::new(Shared {
+            book: Mutex::default(),
+            room: Condvar::new(),
+            ready: Notify::new(),
+            all: Notify::new(),
+            sockets: Mutex::default(),
+            waiting: AtomicU8::new(Waiting::Work as u8),
+            id,
+            tell,
+        }));
+        let feeder = group.clone();
+        spawn("tcp-feed", move || feeder.feed(&reader, rate));
+        group
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.book.lock().expect("no holder panics")
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, BTreeMap<LineId, Socket>> {
+        self.0.sockets.lock().expect("no holder panics")
+    }
+
+    fn waits(&self, what: Waiting) {
+        self.0.waiting.store(what as u8, Ordering::Relaxed);
+    }
+
+    fn tell(&self, event: TransportEvent) {
+        (self.0.tell)(TransportNews::Event(self.0.id, event));
+    }
+
+    /// What its streams wait for.
+    pub(in crate::transports) fn waiting(&self) -> Waiting {
+        let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
+        // What the system has taken from us is not there yet.
+        let out = one == Waiting::Work && self.book().is_out();
+        if out { Waiting::Out } else { one }
+    }
+
+    fn feed(&self, reader: &Reader, rate: Option<DataRate>) {
+        let mut due = clock::now();
+        while let Some(wanted) = self.next() {
+            self.waits(Waiting::Bytes);
+            for slice in self.read(reader, &wanted) {
+                if let Some(rate) = rate {
+                    self.waits(Waiting::Pace);
+                    // Behind the schedule, by waiting for bytes, nothing is made up for.
+                    due = due.max(clock::now()) + rate.time_for(ByteCount(slice.1.len() as u64));
+                    std::thread::sleep(due.since(clock::now()).to_std());
+                }
+                self.book().read(&wanted.from(slice.0), slice.1);
+                self.0.ready.notify_one();
+            }
+        }
+        // Streams that wait learn of the end.
+        self.0.all.notify_waiters();
+    }
+
+    fn next(&self) -> Option<Wanted> {
+        let mut book = self.book();
+        loop {
+            if book.is_closed() {
+                return None;
+            }
+            if let Some(wanted) = book.next() {
+                return Some(wanted);
+            }
+            self.waits(if book.is_idle() { Waiting::Work } else { Waiting::Out });
+            book = self.0.room.wait(book).expect("no holder panics");
+        }
+    }
+
+    /// What can be read of it; the rest is given back, since it belongs to an entry that failed or
+    /// is not wanted any more.
+    fn read(&self, reader: &Reader, wanted: &Wanted) -> Vec<(Offset, Slice)> {
+        let range = wanted.range.clone();
+        // Not to be had: verified meanwhile, or the reader is closing.
+        let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
+            self.revoke(&range);
+            return Vec::new();
+        };
+        let mut slices = Vec::new();
+        let mut missing = range.start;
+        for part in chunk.readable(&range) {
+            if missing < part.start {
+                self.revoke(&(missing..part.start));
+            }
+            missing = part.end;
+            match Slice::new(&chunk, part.clone()) {
+                Some(slice) => slices.push((part.start, slice)),
+                // More of the chunk is wanted than was read: it is read anew.
+                None => self.revoke(&part),
+            }
+        }
+        if missing < range.end {
+            self.revoke(&(missing..range.end));
+        }
+        slices
+    }
+
+    /// Starts moving over a connection.
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream) {
+        let now = clock::now();
+        let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
+        let info = tcp_info(&stream.get_ref().0).ok();
+        let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
+        let line = self.book().add(now, info.map_or(Duration::ZERO, |info| info.srtt));
+        if let Ok(socket) = socket {
+            let socket = Socket { socket, since: now, unsent: UNSENT_LEAST };
+            self.sockets().insert(line, socket);
+        }
+        self.0.room.notify_all();
+        wire::send(self, line, tasks, stream);
+    }
+
+    /// What this stream sends next; none when it is to end.
+    pub(super) async fn piece(&self, line: LineId) -> Option<(Offset, Slice)> {
+        loop {
+            let (ready, all) = (self.0.ready.notified(), self.0.all.notified());
+            let take = {
+                let mut book = self.book();
+                let take = book.take(clock::now(), line);
+                if matches!(take, Take::Piece(..)) {
+                    self.0.room.notify_all();
+                }
+                take
+            };
+            match take {
+                Take::Piece(at, slice) => return Some((at, slice)),
+                Take::Over => {
+                    // The word that woke it may have been for another.
+                    self.0.ready.notify_one();
+                    return None;
+                }
+                Take::Later => tokio::time::sleep(LATER).await,
+                Take::Wait => tokio::select! {
+                    () = ready => {}
+                    () = all => {}
+                },
+            }
+        }
+    }
+
+    /// The peer took so much of this stream.
+    pub(super) fn taken(&self, line: LineId, total: u64) {
+        let placed = self.book().taken(clock::now(), line, total);
+        for part in placed.iter() {
+            self.tell(TransportEvent::Placed(part));
+        }
+    }
+
+    /// This stream is over.
+    pub(super) fn over(&self, line: LineId, why: &str) {
+        let last = self.sockets().remove(&line).and_then(|s| s.reading(line, clock::now()));
+        let Some(had) = self.book().lost(line) else { return };
+        self.0.room.notify_all();
+        let word = Internal::TcpOver { why: why.to_owned(), had, last: last.map(Box::new) };
+        (self.0.tell)(TransportNews::Internal(word));
+    }
+
+    pub(in crate::transports) fn assign(&self, range: Range<Offset>) {
+        self.book().assign(range);
+        self.0.room.notify_all();
+    }
+
+    /// Gives back what of `range` the peer has not taken.
+    pub(in crate::transports) fn revoke(&self, range: &Range<Offset>) {
+        let returned = self.book().revoke(range);
+        self.0.room.notify_all();
+        for part in returned {
+            self.tell(TransportEvent::Returned(part));
+        }
+    }
+
+    /// Helps streams that do badly, see [`Book::relieve`].
+    pub(super) fn relieve(&self, now: Time) {
+        if self.book().relieve(now) {
+            self.0.room.notify_all();
+        }
+    }
+
+    /// Lets the slowest stream end.
+    pub(super) fn retire_one(&self) {
+        let mut book = self.book();
+        if let Some(line) = book.slowest() {
+            book.retire(line);
+        }
+        drop(book);
+        self.0.all.notify_waiters();
+    }
+
+    /// What the kernel says of all of them.
+    pub(super) fn readings(&self, now: Time) -> Vec<Reading> {
+        let mut sockets = self.sockets();
+        let mut readings = Vec::new();
+        for (line, socket) in sockets.iter_mut() {
+            let Some(reading) = socket.reading(*line, now) else { continue };
+            let info = &reading.info;
+            let rate = info.delivery_rate.unwrap_or_default();
+            let unsent = rate.bytes_in(UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
+            if unsent > socket.unsent || unsent.get() * 2 < socket.unsent.get() {
+                socket.unsent = unsent;
+                let _ = tune::set_notsent_lowat(&socket.socket, unsent);
+            }
+            readings.push(reading);
+        }
+        drop(sockets);
+        let mut book = self.book();
+        for reading in &readings {
+            book.measured(reading.line, reading.info.srtt);
+        }
+        readings
+    }
+
+    /// Whether nothing is ready for the streams.
+    pub(super) fn is_starved(&self) -> bool {
+        self.book().is_starved()
+    }
+
+    /// Whether it ever got anything to move.
+    pub(super) fn is_used(&self) -> bool {
+        self.book().is_used()
+    }
+
+    /// Streams that are there to stay.
+    pub(super) fn count(&self) -> usize {
+        self.book().count()
+    }
+
+    /// The last stream is gone, and nothing is open any more.
+    pub(super) fn give_up(&self) {
+        self.book().give_up();
+    }
+
+    /// Bytes the peer took.
+    pub(in crate::transports) fn moved(&self) -> ByteCount {
+        self.book().moved()
+    }
+
+    /// Bytes handed out once more than needed.
+    pub(super) fn sent_again(&self) -> ByteCount {
+        self.book().sent_again()
+    }
+
+    /// Ends its thread and its streams.
+    pub(in crate::transports) fn close(&self) {
+        self.book().close();
+        self.0.room.notify_all();
+        self.0.all.notify_waiters();
+    }
+}
+
+impl Socket {
+    fn reading(&self, line: LineId, now: Time) -> Option<Reading> {
+        let info = tcp_info(&self.socket).ok()?;
+        Some(Reading { line, age: now.since(self.since), info })
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! One stream on the wire. From source to sink: offset (u64), length (u32), bytes, and so on,
+//! little-endian. From sink to source: the total of bytes taken so far (u64), whenever it grew.
+
+use packtrain_object::SPACE_END;
+use packtrain_transfer::message::MAX_DATA;
+use packtrain_units::Offset;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::book::LineId;
+use super::group::Group;
+use super::{Tasks, TcpStream};
+use crate::assembly::Assembly;
+
+/// Starts the two tasks of a stream at its sending end.
+pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream) {
+    let (mut input, mut output) = tokio::io::split(stream);
+    let sender = group.clone();
+    tasks.spawn(async move {
+        let result: std::io::Result<()> = async {
+            while let Some((at, slice)) = sender.piece(line).await {
+                let mut header = [0; 12];
+                header[..8].copy_from_slice(&at.get().to_le_bytes());
+                header[8..].copy_from_slice(&(slice.len() as u32).to_le_bytes());
+                output.write_all(&header).await?;
+                output.write_all(slice.bytes()).await?;
+                drop(slice);
+                // What TLS holds back would wait for the next piece.
+                output.flush().await?;
+            }
+            output.shutdown().await
+        }
+        .await;
+        if let Err(e) = result {
+            sender.over(line, &e.to_string());
+        }
+    });
+    let hearer = group.clone();
+    tasks.spawn(async move {
+        let why = loop {
+            match input.read_u64_le().await {
+                Ok(total) => hearer.taken(line, total),
+                Err(e) => break e,
+            }
+        };
+        hearer.over(line, &why.to_string());
+    });
+}
+
+/// Starts taking what comes over a connection.
+pub(in crate::transports) fn receive(tasks: &Tasks, stream: TcpStream, assembly: Assembly) {
+    tasks.spawn(async move {
+        let (mut input, mut output) = tokio::io::split(stream);
+        let mut buffer = vec![0; MAX_DATA];
+        let mut total = 0u64;
+        loop {
+            let mut header = [0; 12];
+            if input.read_exact(&mut header).await.is_err() {
+                return;
+            }
+            let (at, size) = header.split_at(8);
+            let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
+            let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
+            // Longer or farther than ever sent: the peer is broken, and nothing is taken by its word.
+            let beyond = at.saturating_add(size as u64) > SPACE_END.get();
+            if size > MAX_DATA || beyond || input.read_exact(&mut buffer[..size]).await.is_err() {
+                return;
+            }
+            let bytes = &buffer[..size];
+            tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
+            total += size as u64;
+            if output.write_all(&total.to_le_bytes()).await.is_err()
+                || output.flush().await.is_err()
+            {
+                return;
+            }
+        }
+    });
+}
