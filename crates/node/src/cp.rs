@@ -332,7 +332,10 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let ask = Ask { ticket: far.token(), ..ask(request) };
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask)?;
     handshake::call(far.control(), open, &stop)?;
-    let plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    if let (None, Some(host)) = (plan.streams, request.dest.host()) {
+        plan.earlier = history::earlier(&request.history, host);
+    }
     let (control, rest) = far.split();
     let setup = SourceSetup {
         control,

@@ -78,6 +78,7 @@ impl Ask {
             // Zero leaves the number to the source.
             streams: (self.streams > 0).then_some(self.streams),
             most_streams: allowed.streams.unwrap_or(MOST_STREAMS).clamp(1, MOST_STREAMS),
+            earlier: Vec::new(),
             kernel: self.more.kernel(),
             allowed: allowed.transports.clone(),
             rate_bps,
@@ -109,7 +110,11 @@ pub(crate) fn serve(
     if !ask.peer.is_empty() {
         hints.peer.clone_from(&ask.peer);
     }
-    let plan = ask.plan(hints, &allowed, open.options.rate_bps);
+    let far = hints.peer.first().map(|address| address.to_canonical().to_string());
+    let mut plan = ask.plan(hints, &allowed, open.options.rate_bps);
+    if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
+        plan.earlier = observer.earlier(&far);
+    }
     observer.asked(&open, ask.perf.as_ref().map(|test| test.parallel), plan.choice.name());
     control.tx.send(&Message::Opened(Opened { channel: Vec::new() }));
     if let Some(test) = &ask.perf {

@@ -17,6 +17,7 @@ pub use packtrain_history::{
     Ended, HistoryError, Kind, Place, PlaceError, Point, Retention, Role, Row, Side, StreamSample,
     TransportBytes, Value, column_names, values,
 };
+use packtrain_units::Duration;
 
 pub(crate) use called::{Called, outcome_of};
 pub(crate) use draft::{begin, finish_cp, finish_failed, of_evidence};
@@ -39,6 +40,24 @@ pub fn find(keep: &Keep, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
 pub fn stream_samples(keep: &Keep, from: &str, to: &str, most: usize) -> Vec<StreamSample> {
     keeper::stream_samples(keep, from, to, most.try_into().unwrap_or(u32::MAX))
 }
+
+/// Samples of earlier transfers from here to a machine, recent enough to go by.
+pub(crate) fn earlier(keep: &Keep, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+    let since = packtrain_io::clock::wall().saturating_sub(RECENT);
+    let found = stream_samples(keep, &this_machine(), to, EARLIER);
+    let recent = found.into_iter().filter(|sample| sample.began >= since);
+    recent
+        .filter_map(|sample| {
+            let streams = std::num::NonZeroU32::new(sample.streams)?;
+            Some(packtrain_plan::streams::Sample { streams, throughput: sample.throughput })
+        })
+        .collect()
+}
+
+/// A path of a month ago may have become another.
+const RECENT: Duration = Duration::from_secs(30 * 86_400);
+/// Samples that are looked at: the newest say most.
+const EARLIER: usize = 64;
 
 /// The name of this machine in rows.
 pub fn this_machine() -> String {

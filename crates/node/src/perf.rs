@@ -435,7 +435,7 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         tickets: TicketBook::new(dirs.tickets()),
         base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
     };
-    let keep = request.history;
+    let (history, keep) = (request.history.clone(), request.history);
     let (tell, told) = crossbeam_channel::unbounded::<Served>();
     let done = Arc::new(move |served| {
         let _ = tell.send(served);
@@ -471,6 +471,7 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
                 clients: request.tests,
                 ready: &|address, print| reporter.listening(address, Some(print)),
                 done,
+                history,
             },
         )
     })

@@ -53,7 +53,7 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     let site = Allowed::by_policy()?;
     let admit = move |_: &Ask| Ok(site);
     let tx = control.tx.clone();
-    let (called, begun) = (Called::new(), clock::now());
+    let (called, begun) = (Called::new(Keep::default()), clock::now());
     let ended = end::serve(control, ssh_hints(), admit, &called, Stop::new(stop));
     // What is still queued for the caller leaves before the process does.
     tx.close();
@@ -142,6 +142,8 @@ pub(crate) struct Listening<'a> {
     pub(crate) clients: Option<u64>,
     pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
     pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
+    /// Where rows are.
+    pub(crate) history: Keep,
 }
 
 /// Listens and serves until asked to stop.
@@ -190,6 +192,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
             let room = Arc::clone(&room);
             let (acceptor, door, served) = (acceptor.clone(), Arc::clone(&door), Arc::clone(&served));
             let (done, stop) = (Arc::clone(&listening.done), listening.stop.clone());
+            let keep = listening.history.clone();
             tokio::spawn(async move {
                 let local = socket.local_addr();
                 // What a system lacks of these, it does without.
@@ -218,7 +221,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                         Ok(allowed)
                     };
                     let begun = clock::now();
-                    let called = Called::new();
+                    let called = Called::new(keep);
                     let result = end::serve(control, hints, admit, &called, Stop::new(stop));
                     served.fetch_add(1, Ordering::AcqRel);
                     let took = clock::now().since(begun);
@@ -299,11 +302,13 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
     let done = Arc::new(move |served| {
         let _ = tell.send(served);
     });
+    let history = request.history;
+    let keep = history.clone();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for (peer, took, result, row) in told {
                 report(reporter, &peer, took, result);
-                if let Some(text) = row.and_then(|row| history::keep(&request.history, &row)) {
+                if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
                     reporter.notice(&Notice::new(NoticeLevel::Warning, text));
                 }
             }
@@ -317,6 +322,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
                 clients: None,
                 ready: &|address, print| reporter.listening(address, Some(print)),
                 done,
+                history,
             },
         )
     })

@@ -29,6 +29,10 @@ pub(crate) trait Observer: Send + Sync {
     /// A called end: its caller was let in and asks for this; `perf` is the number of flows of a
     /// measurement.
     fn asked(&self, _: &Open, _perf: Option<u32>, _transport: &str) {}
+    /// What earlier transfers to a machine measured with how many streams.
+    fn earlier(&self, _to: &str) -> Vec<packtrain_plan::streams::Sample> {
+        Vec::new()
+    }
     /// What goes to the other end as this end's part.
     fn saw(&self, _: &Part) {}
 }

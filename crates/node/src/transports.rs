@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) streams: Option<u32>,
     /// The most there may be.
     pub(crate) most_streams: u32,
+    /// What earlier transfers over the same path measured, if this end sends.
+    pub(crate) earlier: Vec<packtrain_plan::streams::Sample>,
     /// Settings of TCP.
     pub(crate) kernel: TcpSettings,
     /// Give way to other traffic.
@@ -78,18 +80,12 @@ impl Plan {
         self.takes(TransportChoice::Tcp)
     }
 
-    /// What earlier transfers over the same path measured: the seam for a history.
-    #[allow(clippy::unused_self)]
-    fn earlier_streams(&self) -> Vec<packtrain_plan::streams::Sample> {
-        Vec::new()
-    }
-
     /// How many TCP streams there are to be.
     fn count(&self) -> tcp::streams::Count {
         use tcp::streams::Count;
         match self.streams {
             Some(n) => Count::Fixed(n.min(self.most_streams)),
-            None => Count::auto(self.most_streams, self.earlier_streams()),
+            None => Count::auto(self.most_streams, self.earlier.clone()),
         }
     }
 

@@ -207,7 +207,7 @@ fn holds(dir: &Path, secret: &str) -> bool {
 #[test]
 fn both_ends_of_a_server_keep_rows_and_no_secret() {
     let rig = Rig::local();
-    tree::file(&rig.path("a"), 2 * MIB, 1);
+    tree::file(&rig.path("a"), 4 * MIB, 1);
     fs::create_dir_all(rig.path("root")).expect("a folder");
     let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = probe.local_addr().expect("an address").port();
@@ -225,7 +225,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     let ticket = fs::read_to_string(rig.path("ticket")).expect("a ticket");
     let mut put = rig.cp();
     // Slow enough for the streams to be looked at while they run.
-    put.args(["--transport", "tcp", "--rate", "10mbit"]);
+    put.args(["--transport", "tcp", "--streams", "1", "--rate", "10mbit"]);
     put.args(["--json", "--ticket", ticket.trim()]);
     let put = rig.ok(put.arg(rig.path("a")).arg(format!("pt://127.0.0.1:{port}/b")));
     let near = &rows(&rig, &[])[0];
@@ -242,7 +242,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     let far = &far_rows(&rig)[0];
     assert_eq!((&far["role"], &far["side"]), (&"sink".into(), &"called".into()));
     assert_eq!((&far["from_host"], &far["ended"]), (&"127.0.0.1".into(), &"done".into()));
-    assert_eq!((&far["bytes_moved"], &far["target"]), (&(2 * MIB).into(), &"b".into()));
+    assert_eq!((&far["bytes_moved"], &far["target"]), (&(4 * MIB).into(), &"b".into()));
     assert!(far["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")), "{far}");
     drop(server);
     let secret = ticket.trim();

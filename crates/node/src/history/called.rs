@@ -9,6 +9,7 @@ use packtrain_transfer::{Failure, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::draft::{begin, finish_cp, finish_failed, of_evidence};
+use super::keeper::Keep;
 use super::series::Series;
 use crate::api::{Notice, Outcome, TransportShare};
 use crate::diagnose::{Evidence, Part, PartRole};
@@ -17,6 +18,7 @@ use crate::transports::Moved;
 
 /// Watches one called end for its row.
 pub(crate) struct Called {
+    keep: Keep,
     begun: Time,
     state: Mutex<State>,
 }
@@ -31,8 +33,8 @@ struct State {
 }
 
 impl Called {
-    pub(crate) fn new() -> Self {
-        Self { begun: clock::now(), state: Mutex::default() }
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { keep, begun: clock::now(), state: Mutex::default() }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -94,6 +96,7 @@ pub(crate) fn outcome_of(
         transport: moved.shares.first().map_or("none", |share| share.0.as_str()).to_owned(),
         shares: moved.shares.iter().map(share).collect(),
         retransmitted: moved.retransmitted,
+        streams: moved.streams.clone(),
         loss_cause: moved.causes.clone(),
         rtt: moved.rtt,
         summary: outcome.summary,
@@ -143,6 +146,10 @@ impl Observer for Called {
         transport.clone_into(&mut row.transport);
         row.streams = perf;
         self.state().row = Some(row);
+    }
+
+    fn earlier(&self, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+        super::earlier(&self.keep, to)
     }
 
     fn saw(&self, part: &Part) {

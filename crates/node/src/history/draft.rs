@@ -1,11 +1,13 @@
 //! From what an end knows of a transfer to its row.
 
-use packtrain_history::{Ended, Kind, Role, Row, Side, TransportBytes};
+use packtrain_history::{Ended, Kind, Role, Row, Side, StreamSample, TransportBytes};
 use packtrain_io::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::ByteCount;
+use packtrain_units::{ByteCount, DataRate, Duration};
 
-use crate::api::{CpRequest, Location, Outcome, PerfOutcome, TransportChoice, failure_word};
+use crate::api::{
+    CpRequest, Location, Outcome, PerfOutcome, StreamsReport, TransportChoice, failure_word,
+};
 use crate::diagnose::Evidence;
 
 /// A row of a transfer that begins now.
@@ -68,8 +70,8 @@ impl CpRequest {
         row.target = self.dest.to_string();
         row.controller = self.cc.clone().unwrap_or_default();
         row.streams = match self.transport {
-            TransportChoice::Tcp => Some(self.streams.unwrap_or(1)),
-            _ => self.streams,
+            TransportChoice::Tcp => self.streams,
+            _ => None,
         };
         row
     }
@@ -99,7 +101,7 @@ pub(crate) fn of_evidence(row: &mut Row, evidence: &Evidence) {
         row.tcp_cc = Some(tcp.congestion.clone()).filter(|name| !name.is_empty());
         row.tcp_info = serde_json::to_string(tcp).ok();
         if tcp.streams > 0 {
-            row.streams = u32::try_from(tcp.streams).ok();
+            row.streams = u32::try_from(tcp.streams).ok().max(row.streams);
         }
     }
 }
@@ -125,7 +127,56 @@ pub(crate) fn finish_cp(row: &mut Row, outcome: &Outcome) {
     row.p_cpu = outcome.loss_cause.p_cpu.or(row.p_cpu);
     row.verdict.clone_from(&outcome.verdict);
     row.exit_code = Some(outcome.exit_code().into());
+    if let Some(report) = &outcome.streams {
+        of_streams(row, report);
+    }
     end(row, outcome.failure.as_ref(), summary.failed > 0 || outcome.differing > 0);
+}
+
+/// What the TCP streams did.
+fn of_streams(row: &mut Row, report: &StreamsReport) {
+    row.streams = Some(report.asked.unwrap_or(report.last)).filter(|n| *n > 0).or(row.streams);
+    if !report.congestion.is_empty() {
+        row.tcp_cc = Some(report.congestion.clone());
+    }
+    // What is known of all together, and of each.
+    let together = row.tcp_info.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let mut info: serde_json::Map<String, serde_json::Value> = together.unwrap_or_default();
+    if let Ok(each) = serde_json::to_value(&report.streams) {
+        info.insert("each".to_owned(), each);
+        row.tcp_info = serde_json::to_string(&info).ok();
+    }
+    row.stream_samples = samples(report, row.began);
+}
+
+/// Samples of one transfer, in the order they were taken: a row is not for ever.
+const SAMPLES: usize = 32;
+/// What is shorter says more of slow start than of the path.
+const LONG_ENOUGH: Duration = Duration::from_millis(500);
+
+/// The rate of each time in which the number of streams stayed. Its first interval does not count:
+/// streams were just coming or going.
+fn samples(report: &StreamsReport, began: Duration) -> Vec<StreamSample> {
+    let mut samples = Vec::new();
+    let mut before = Duration::ZERO;
+    for run in report.moments.chunk_by(|a, b| a.streams == b.streams) {
+        let (mut span, mut bits) = (0.0, 0.0);
+        for (n, moment) in run.iter().enumerate() {
+            let length = moment.at.saturating_sub(before).as_secs_f64();
+            before = moment.at;
+            if n > 0 {
+                span += length;
+                bits += moment.rate.as_bps() as f64 * length;
+            }
+        }
+        if span >= LONG_ENOUGH.as_secs_f64() && run[0].streams > 0 {
+            let throughput = DataRate::from_bps((bits / span) as u64);
+            samples.push(StreamSample { streams: run[0].streams, throughput, began });
+        }
+    }
+    let extra = samples.len().saturating_sub(SAMPLES);
+    samples.drain(..extra);
+    samples
 }
 
 /// How a measurement ended.
@@ -169,4 +220,37 @@ fn end(row: &mut Row, failure: Option<&Failure>, partly: bool) {
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::StreamsMoment;
+
+    #[test]
+    fn samples_are_times_in_which_the_number_of_streams_stayed() {
+        let moment = |ms, streams, mbps| StreamsMoment {
+            at: Duration::from_millis(ms),
+            streams,
+            rate: DataRate::from_mbps(mbps),
+            ..StreamsMoment::default()
+        };
+        let moments = vec![
+            moment(500, 1, 1),
+            moment(1_000, 1, 90),
+            moment(1_500, 1, 110),
+            moment(2_000, 2, 100),
+            moment(2_100, 2, 200),
+            moment(2_600, 4, 5),
+            moment(3_600, 4, 400),
+        ];
+        let report = StreamsReport { moments, last: 4, ..StreamsReport::default() };
+        let mut row = Row::default();
+        of_streams(&mut row, &report);
+        let found: Vec<(u32, DataRate)> =
+            row.stream_samples.iter().map(|s| (s.streams, s.throughput)).collect();
+        // With two streams it was too short.
+        assert_eq!(found, [(1, DataRate::from_mbps(100)), (4, DataRate::from_mbps(400))]);
+        assert_eq!(row.streams, Some(4));
+    }
 }

@@ -77,6 +77,7 @@ fn plan() -> Plan {
         cc: None,
         streams: None,
         most_streams: 64,
+        earlier: Vec::new(),
         kernel: TcpSettings::default(),
         background: false,
         rate_bps: None,
