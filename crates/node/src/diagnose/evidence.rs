@@ -143,6 +143,8 @@ pub struct Cpu {
     pub machine: f64,
     /// The thread that wanted a processor most.
     pub hungriest: Option<HungryThread>,
+    /// The thread that sends or receives datagrams.
+    pub network: Option<HungryThread>,
 }
 
 /// A thread that wants a processor.
@@ -372,7 +374,8 @@ impl Part {
             text.truncate(end);
             text.retain(|c| !c.is_control());
         };
-        if let Some(thread) = &mut self.end.cpu.hungriest {
+        let cpu = &mut self.end.cpu;
+        for thread in [&mut cpu.hungriest, &mut cpu.network].into_iter().flatten() {
             cut(&mut thread.name);
         }
         if let Some(path) = &mut self.path {

@@ -202,6 +202,15 @@ fn processors() {
         }),
         Limiter::SenderCpu,
     );
+    let starved = with(|_, _, sink, path| {
+        sink.cpu.hungriest = hungry(0.03, 0.95);
+        sink.cpu.network = hungry(0.03, 0.95);
+        sink.net = Some(Net { cpu: secs(0.3), bytes: ByteCount(50_000_000), elapsed: TEN });
+        path.capacity = Some(DataRate::from_mbps(200));
+        path.waits = Waits { pace: 180, window: 20, ..Waits::default() };
+    });
+    is(&starved, Limiter::ReceiverCpu);
+    assert_eq!(starved.lowest, Some(Stage::Decrypt), "{starved:#?}");
     let quota = with(|_, _, sink, _| {
         sink.cpu.quota = Some(0.2);
         (sink.cpu.periods, sink.cpu.throttled_periods) = (100, 80);
@@ -321,6 +330,27 @@ fn losses_by_their_pattern() {
                 let lost = if full { 300_000 } else { 0 };
                 (3_000_000, lost, 0.004 * (n % 10) as f64 + 0.01)
             });
+        }),
+        Limiter::Congestion,
+    );
+    // A policer that lets a burst pass first.
+    is(
+        &with(|_, _, _, path| {
+            lossy(path, 0.2);
+            path.samples = samples(100, |n| match n {
+                0..12 => (1_200_000, 0, 0.001),
+                _ => {
+                    let sent = 280_000 + (n as u64 % 7) * 20_000;
+                    (sent, sent - 250_000, 0.001)
+                }
+            });
+        }),
+        Limiter::UdpPoliced,
+    );
+    // Others fill a queue, and this flow keeps out of its way: it stood at first.
+    is(
+        &with(|_, _, _, path| {
+            path.samples = samples(100, |n| (2_000_000, 0, if n < 12 { 0.025 } else { 0.003 }));
         }),
         Limiter::Congestion,
     );

@@ -26,6 +26,7 @@ pub(crate) struct CpuWatch {
     machine: (u64, u64),
     threads: HashMap<u32, Thread>,
     hungriest: Option<HungryThread>,
+    network: Option<HungryThread>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +54,7 @@ impl CpuWatch {
             machine: machine(),
             threads: HashMap::new(),
             hungriest: None,
+            network: None,
         };
         watch.look();
         watch
@@ -76,6 +78,7 @@ impl CpuWatch {
             throttled: Duration::from_nanos(now.2.saturating_sub(before.2)),
             machine: if all == 0 { 0.0 } else { busy as f64 / all as f64 },
             hungriest: self.hungriest.clone(),
+            network: self.network.clone(),
         }
     }
 
@@ -95,6 +98,9 @@ impl CpuWatch {
                 ran: share(ran, thread.ran).min(1.0),
                 waited: share(waited, thread.waited).min(1.0),
             };
+            if hungry.name == "pt-send" || hungry.name == "pt-recv" {
+                self.network = Some(hungry.clone());
+            }
             let want = |h: &HungryThread| h.ran + h.waited;
             let same = self.hungriest.as_ref().is_some_and(|h| h.name == hungry.name);
             if same || self.hungriest.as_ref().is_none_or(|h| want(h) < want(&hungry)) {

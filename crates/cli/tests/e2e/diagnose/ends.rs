@@ -31,8 +31,8 @@ fn a_slow_disk_to_read_from() {
     if !has("strace") {
         return;
     }
-    let mut source = Case::new("--rate 500mbit --rtt 4ms", "", 60);
-    source.near_wrap = slowed("pread64", 300_000);
+    let mut source = Case::new("--rate 500mbit --rtt 4ms", "", 40);
+    source.near_wrap = slowed("pread64", 1_000_000);
     source.is("source-disk");
 }
 

@@ -143,7 +143,9 @@ fn processor(
         .max(ramp(waited, 0.15, 0.4) * ramp(want, 0.5, 0.75))
         .max(ramp(used, 0.6, 0.9));
     // Wanting much is a limit only if the others wait for this end.
-    let sure = strength * (0.55 + 0.37 * ramp(weight, 0.1, 0.5));
+    // Who is kept from a core makes the others wait in many ways.
+    let weight = ramp(weight, 0.1, 0.5).max(ramp(waited, 0.3, 0.6));
+    let sure = strength * (0.55 + 0.37 * weight);
     let cause = match role {
         PartRole::Source => Limiter::SenderCpu,
         PartRole::Sink => Limiter::ReceiverCpu,
@@ -205,10 +207,13 @@ fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
 }
 
 /// What is left of the share of time in which these threads' work stood still when the time in which
-/// they waited for a core, not for a disk, is taken off.
+/// they waited for a core, not for a disk, is taken off. Only the thread that waited most is known;
+/// those that work less often waited less.
 fn without_cores(end: &End, name: &str, share: f64) -> f64 {
-    let thread = end.cpu.hungriest.as_ref().filter(|thread| thread.name.starts_with(name));
-    (share - thread.map_or(0.0, |thread| thread.waited)).max(0.0)
+    let waited = end.cpu.hungriest.as_ref().map_or(0.0, |thread| {
+        if thread.name.starts_with(name) { thread.waited } else { 0.5 * thread.waited }
+    });
+    (share - waited).max(0.0)
 }
 
 fn mean(work: &Work) -> String {
@@ -219,6 +224,7 @@ fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Find
     let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
     let writing = without_cores(end, "write-", writing);
     let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
+    let syncing = without_cores(end, "write-", syncing);
     // A sender that is through waits for the rest to be written.
     let waiting = held.by_sink().max(held.work);
     let weight = if evidence.local { 1.0 } else { 0.6 + 0.4 * ramp(waiting, 0.15, 0.4) };

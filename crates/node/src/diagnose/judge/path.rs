@@ -113,11 +113,22 @@ impl Series {
         full.max(ramp(self.at_loss / self.most, 0.25, 0.5) * fuller)
     }
 
+    /// How much of the capacity arrived while a queue stood, if one stood for long.
+    fn share_of_queue(&self, capacity: DataRate) -> Option<f64> {
+        let queued = || self.busy.iter().filter(|s| s.queue.as_secs_f64() > 2.0 * self.floor);
+        let span = queued().fold(Duration::ZERO, |all, s| all + s.span);
+        let arrived = queued().map(|s| s.arrived).sum::<ByteCount>();
+        let long = queued().count() >= 6 && span >= self.rtt * 6;
+        long.then(|| bps(arrived, span) / capacity.as_bps().max(1) as f64)
+    }
+
     /// Longer intervals: what a loss has to do with what was sent shows when the round trip
-    /// between the two matters less, and the burst that a policer lets pass. The begin is a
-    /// search and the end a rest.
+    /// between the two matters less. The begin is a search, and a policer lets a burst pass
+    /// before it drops anything; the end is a rest.
     fn merged(&self) -> Vec<Sample> {
-        let middle = self.busy.get(4..self.busy.len().saturating_sub(2)).unwrap_or_default();
+        let lossy = self.busy.iter().position(|sample| sample.lost.get() > 0);
+        let begin = lossy.map_or(4, |first| (first + 2).max(4));
+        let middle = self.busy.get(begin..self.busy.len().saturating_sub(2)).unwrap_or_default();
         let long = MERGED.max(self.rtt * 4);
         let mut merged = Vec::new();
         let mut sum = Sample::default();
@@ -415,19 +426,27 @@ fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut V
             None => finding,
         }
     };
+    // Who has little of the path and still meets a queue does not make it.
+    let share = path.capacity.and_then(|capacity| series.share_of_queue(capacity));
     let others = match used {
         Some(used) => {
-            (1.0 - ramp(used, 0.55, 0.75)) * ramp(series.mean, series.floor, 3.0 * series.floor)
+            let queue = ramp(series.mean, series.floor, 3.0 * series.floor);
+            let queue = queue.max(share.map_or(0.0, |share| 1.0 - ramp(share, 0.6, 0.85)));
+            (1.0 - ramp(used, 0.55, 0.75)) * queue
         }
         None => 0.0,
     };
-    found.push(facts(Finding::new(
+    let congested = facts(Finding::new(
         Limiter::Congestion,
         0.9 * others * by_path,
         "others fill the path: this transfer had its share",
         "wait for a quieter hour, or ask the network's operator; `--transport tcp --streams 8` takes \
          a larger share from the others",
-    )));
+    ));
+    found.push(match share {
+        Some(share) => congested.fact("of the capacity while a queue stood", percent(share)),
+        None => congested,
+    });
     let sure = match used {
         Some(used) => ramp(used, 0.5, 0.8),
         None if queued => 0.75,

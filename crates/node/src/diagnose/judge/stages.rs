@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::super::evidence::{End, Evidence, Net, Work};
 use super::ends::Held;
-use super::{Finding, Limiter, ramp};
+use super::{Finding, Limiter, percent, ramp};
 
 /// Less than this says nothing of a rate.
 const LEAST: ByteCount = ByteCount(1 << 20);
@@ -91,6 +91,15 @@ fn rate(bytes: ByteCount, span: Duration, stage: Stage, by: String) -> Option<Ce
     })
 }
 
+/// The share of the time that others leave its core to the network thread, as far as they were
+/// seen in its way.
+fn given(end: &End) -> f64 {
+    let thread = end.cpu.network.as_ref().filter(|thread| thread.waited >= 0.15);
+    let given = thread.map_or(1.0, |thread| thread.ran / (thread.ran + thread.waited));
+    // What cannot be compared (NaN) says nothing.
+    if given > 0.0 { given.min(1.0) } else { 1.0 }
+}
+
 /// A network thread seals or opens and makes the system calls; TCP's work is spread, so that only
 /// its sealing is known.
 fn network(end: &End, stage: Stage) -> Option<Ceiling> {
@@ -98,10 +107,17 @@ fn network(end: &End, stage: Stage) -> Option<Ceiling> {
     let quota = end.cpu.quota.filter(|q| *q < 1.0).unwrap_or(1.0);
     match &end.net {
         Some(Net { cpu, bytes, elapsed }) if *bytes >= LEAST && !cpu.is_zero() => {
-            let mut by = "one network thread at work all the time".to_owned();
+            let given = given(end);
+            let mut by = match percent(given) {
+                share if given < 1.0 => {
+                    format!("one network thread, given a core {share} of the time")
+                }
+                _ => "one network thread at work all the time".to_owned(),
+            };
             if let Some(rate) = end.sealing {
                 by = format!("{by}; {}", alone(rate));
             }
+            let quota = quota.min(given);
             let rate = DataRate::from_bytes_over(*bytes, *cpu).mul_f64(quota);
             // At low rates the work for each wake-up counts, which at high ones many share.
             let at_least = Work::share(*cpu, *elapsed, 1) < 0.5 * quota;
