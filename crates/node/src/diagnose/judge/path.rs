@@ -115,7 +115,7 @@ impl Series {
 
     /// How much of the capacity arrived while a queue stood, if one stood for long.
     fn share_of_queue(&self, capacity: DataRate) -> Option<f64> {
-        let queued = || self.busy.iter().filter(|s| s.queue.as_secs_f64() > 2.0 * self.floor);
+        let queued = || self.busy.iter().filter(|s| s.queue.as_secs_f64() > 2.5 * self.floor);
         let span = queued().fold(Duration::ZERO, |all, s| all + s.span);
         let arrived = queued().map(|s| s.arrived).sum::<ByteCount>();
         let long = queued().count() >= 6 && span >= self.rtt * 6;
