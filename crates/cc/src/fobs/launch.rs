@@ -20,7 +20,8 @@ pub(super) const LANDING: f64 = 0.95;
 /// For the same reason a measurement counts only with a quarter of the one before in it, or to
 /// this share alone.
 const ALONE: f64 = 0.9;
-/// A queue is there when the round trip is longer than its least by a quarter and this.
+/// A queue is there when the round trip is longer than its least by a quarter and this, and has
+/// been for a quarter of a round trip: one long one is a late thread.
 const QUEUE: Duration = Duration::from_millis(5);
 /// So many lost packets of a step, and so large a share of it, end the launch.
 const LOSS: (u64, f64) = (16, 0.02);
@@ -39,15 +40,16 @@ pub(super) struct Launch {
     sent: u64,
     lost: u64,
     flat: u32,
+    queued: Option<Time>,
     /// The limit was found; until then the queue empties.
     retreat: Option<Time>,
 }
 
 impl Launch {
     pub(super) fn new() -> Self {
-        let (from, since, last, retreat) = (None, None, None, None);
+        let (from, since, last, queued, retreat) = (None, None, None, None, None);
         let (rate, best, sent, lost, flat, host) = (FIRST.1, 0.0, 0, 0, 0, false);
-        Self { rate, from, since, best, last, host, sent, lost, flat, retreat }
+        Self { rate, from, since, best, last, host, sent, lost, flat, queued, retreat }
     }
 
     /// One that goes on from this rate.
@@ -103,7 +105,11 @@ impl Launch {
         if now.since(since) > rtt {
             self.lost += feedback.lost.iter().map(|l| u64::from(l.count)).sum::<u64>();
         }
-        let queued = feedback.rtt.is_some_and(|r| r.latest > least + least / 4 + QUEUE);
+        if let Some(sample) = feedback.rtt {
+            let long = sample.latest > least + least / 4 + QUEUE;
+            self.queued = long.then(|| self.queued.unwrap_or(now));
+        }
+        let queued = self.queued.is_some_and(|since| now.since(since) >= rtt / 4);
         // What a host drops is no limit of the path, as long as delivery follows.
         let lossy = self.lost > LOSS.0 && self.lost as f64 > LOSS.1 * self.sent as f64;
         let lossy = lossy && !self.host;

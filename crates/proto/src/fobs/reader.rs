@@ -32,6 +32,7 @@ pub(crate) struct Reader {
     /// None below is in these.
     floor: u64,
     rtt: Option<(Duration, Duration)>,
+    latest: Option<Duration>,
     asked: Option<Time>,
 }
 
@@ -45,6 +46,7 @@ impl Reader {
             again: VecDeque::new(),
             floor: 0,
             rtt: None,
+            latest: None,
             asked: None,
         }
     }
@@ -67,6 +69,11 @@ impl Reader {
             self.asked = Some(now);
             rtt
         })
+    }
+
+    /// The round trip as the bitmap read last measured it, if it did.
+    pub(crate) fn take_latest(&mut self) -> Option<Duration> {
+        self.latest.take()
     }
 
     /// Sorts a bitmap into what UDT's sender understands, the acknowledgement first.
@@ -163,6 +170,7 @@ impl Reader {
             return;
         }
         let Some(sample) = Some(now.since(sent) - age).filter(|s| !s.is_zero()) else { return };
+        self.latest = Some(sample);
         // RFC 6298 section 2.
         self.rtt = Some(match self.rtt {
             None => (sample, sample / 2),

@@ -130,6 +130,8 @@ pub(crate) struct Sender {
     host: HostNews,
     /// How many units came, where the receiver tells.
     came: Option<u64>,
+    /// The round trip as measured last, where an acknowledgement has a mean.
+    latest: Option<Duration>,
 }
 
 /// What a receiving host told.
@@ -180,6 +182,7 @@ impl Sender {
             lost_units: 0,
             host: HostNews::default(),
             came: None,
+            latest: None,
         }
     }
 
@@ -413,7 +416,12 @@ impl Sender {
         self.came = self.came.max(Some(units));
     }
 
-    /// The same, where somebody told.
+    /// The next acknowledgement, whose round trip is a mean, measured this one.
+    pub(crate) fn set_latest(&mut self, rtt: Option<Duration>) {
+        self.latest = rtt;
+    }
+
+    /// How many came, where somebody told.
     pub(crate) fn came(&self) -> Option<u64> {
         self.came
     }

@@ -303,9 +303,11 @@ impl UnitSender {
     ) -> Result<Outcome, Impossible> {
         let fobs = self.fobs.as_mut().ok_or(Impossible)?;
         let (ack, lost) = fobs.read(now, bitmap, self.voice.udt().ok_or(Impossible)?)?;
+        let latest = fobs.take_latest();
         if let Some(udt) = self.voice.udt_mut() {
             bitmap.runs.iter().for_each(|(first, end)| udt.on_came(*first, *end));
             udt.set_came(bitmap.next + bitmap.held);
+            udt.set_latest(latest);
         }
         let outcome = self.on_message(now, &Message::Ack(ack), stats)?;
         if lost.is_empty() {

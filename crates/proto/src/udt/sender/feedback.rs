@@ -101,8 +101,9 @@ impl Sender {
             self.rtt = Some((ack.rtt, ack.rtt_var));
             let min = self.min_rtt.map_or(ack.rtt, |min| min.min(ack.rtt));
             self.min_rtt = Some(min);
-            news.rtt =
-                Some(RttSample { latest: ack.rtt, smoothed: ack.rtt, variation: ack.rtt_var, min });
+            let latest = self.latest.take().unwrap_or(ack.rtt);
+            let (smoothed, variation) = (ack.rtt, ack.rtt_var);
+            news.rtt = Some(RttSample { latest, smoothed, variation, min });
         }
         news.told = true;
         self.arrival = ack.arrival;
