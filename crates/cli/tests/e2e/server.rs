@@ -59,7 +59,7 @@ fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
 
 #[test]
 fn over_fobs_a_copy_is_the_same_and_goes_on_after_a_kill() {
-    goes_on_after_a_kill("fobs", "fobs:window", "fobs:rate,400mbit");
+    goes_on_after_a_kill("fobs", "fobs:window,60mbit", "fobs:rate,400mbit");
 }
 
 /// There over this transport, cut off once, and back with another controller.
