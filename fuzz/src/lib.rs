@@ -15,6 +15,7 @@ use packtrain_node::{authorized::AuthorizedKeys, location::Location, tickets::Ti
 use packtrain_object::{
     ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Layout, Mtime, Record, RelPath,
 };
+use packtrain_plan::streams::{predict, samples_from_csv};
 use packtrain_proto::{
     Datagrams, Flow, FlowConfig, FlowKeys, Placed, Placement, Role, Suite, Transmit,
 };
@@ -41,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "location", body: location, seeds: location_seeds },
     Target { name: "authorized_keys", body: authorized_keys, seeds: authorized_seeds },
     Target { name: "ticket", body: ticket, seeds: ticket_seeds },
+    Target { name: "samples", body: samples, seeds: samples_seeds },
     Target { name: "scenario", body: scenario, seeds: scenario_seeds },
     Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
@@ -172,6 +174,16 @@ pub fn authorized_keys(data: &[u8]) {
     }
 }
 
+/// A table of measurements: whatever is read has an answer.
+pub fn samples(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(samples) = samples_from_csv(&text) else { return };
+    let few = &samples[..samples.len().min(8)];
+    let found = predict(few, Default::default()).expect("there is a sample");
+    assert!(found.streams.get() <= 64);
+    assert!(found.interval.0 <= found.throughput && found.throughput <= found.interval.1);
+}
+
 /// The text of a ticket: one that is understood is written the same.
 pub fn ticket(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -295,6 +307,12 @@ fn authorized_seeds() -> Vec<Vec<u8>> {
     ]
     .map(String::into_bytes)
     .to_vec()
+}
+
+fn samples_seeds() -> Vec<Vec<u8>> {
+    let plain = b"streams,throughput_mbps\n1,100\n2,190.5\n4,1e3\n".to_vec();
+    let other = b"# x\r\nruns,\"throughput_mbps\",streams\r\n3,0,1\r\n1,5,65535\r\n".to_vec();
+    vec![plain, other]
 }
 
 fn ticket_seeds() -> Vec<Vec<u8>> {

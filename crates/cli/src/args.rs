@@ -14,6 +14,7 @@ mod key;
 mod later;
 mod loss;
 mod perf;
+mod predict;
 mod route;
 mod serve;
 mod settings;
@@ -40,6 +41,7 @@ pub(crate) use keep::{KeepArgs, without_password};
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
+pub(crate) use predict::PredictArgs;
 pub(crate) use route::{EpsilonArg, RouteArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
@@ -88,6 +90,8 @@ pub(crate) enum Command {
     Diagnose(Box<DiagnoseArgs>),
     /// What became of transfers.
     History(Box<HistoryArgs>),
+    /// How many parallel TCP streams to use, and how fast they will be, from measurements.
+    Predict(PredictArgs),
     /// Show on this machine what an interrupted and damaged transfer does.
     Demo(DemoArgs),
     /// Networks in virtual time: scenarios, sweeps, results of papers.

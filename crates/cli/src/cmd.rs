@@ -13,6 +13,7 @@ mod history;
 mod key;
 mod loss;
 mod perf;
+mod predict;
 mod request;
 mod route;
 mod serve;
@@ -35,6 +36,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),

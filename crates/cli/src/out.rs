@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod loss;
 pub(crate) mod perf;
+pub(crate) mod predict;
 pub(crate) mod progress;
 pub(crate) mod quote;
 pub(crate) mod route;

@@ -10,9 +10,6 @@ pub(crate) enum Later {
     /// Forwarding in the middle of a path.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Depot(Rest),
-    /// How fast a transfer would be.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Predict(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -33,7 +30,6 @@ impl Later {
     pub(crate) fn refusal(&self) -> String {
         let (name, instead) = match self {
             Self::Depot(_) => ("depot", "transfers go straight from end to end"),
-            Self::Predict(_) => ("predict", "measure with `perf client`"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
         };

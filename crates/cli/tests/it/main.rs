@@ -5,6 +5,7 @@ mod copies;
 mod forecast;
 mod generated;
 mod loss;
+mod predict;
 mod refusals;
 mod route;
 mod settings;
