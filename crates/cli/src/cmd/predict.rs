@@ -8,28 +8,29 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_node::history::{self, HistoryError, Wanted};
 use packtrain_plan::streams::{self, Options, Sample};
 use packtrain_sim::plot;
 
 use crate::args::PredictArgs;
-use crate::exit::{Code, Exit};
+use crate::exit::{Code, Exit, say};
 use crate::out;
 
 /// Largest file of measurements.
 const LARGEST_FILE: u64 = 64 << 20;
+/// Measurements taken from the history, the newest.
+const MOST_REMEMBERED: usize = 200;
 
 /// `packtrain predict`.
 pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
-    if args.from == Path::new("history") {
-        return Err(Exit::usage(
-            "`--from history` is not in this version: give a file of measurements \
-             (`./history` if yours has this name)",
-        ));
+    let of_history = args.from == Path::new("history");
+    if !of_history && args.to.is_some() {
+        return Err(Exit::usage("--to is about --from history: leave it out"));
     }
     if let Some(path) = &args.plot {
         plot::check_name(path).map_err(|error| Exit::usage(error.to_string()))?;
     }
-    let samples = read(&args.from)?;
+    let samples = if of_history { remembered(args)? } else { read(&args.from)? };
     let options = Options { max_streams: args.max() };
     let failed = |error: streams::NoSamples| failed(FailureKind::Usage, &args.from, &error);
     let prediction = streams::predict(&samples, options).map_err(failed)?;
@@ -46,6 +47,44 @@ pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
             .map_err(|error| Exit::from(NodeError::new(FailureKind::Fatal, error.to_string())))?;
     }
     Ok(Code::DONE)
+}
+
+/// What was measured between two machines with how many streams, as the history has it.
+fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
+    let keep = args.keep.keep()?;
+    let missing = |text: String| Exit::from(NodeError::new(FailureKind::SourceMissing, text));
+    let unreadable = |error: HistoryError| NodeError::new(FailureKind::Fatal, error.to_string());
+    let (from, to) = match &args.to {
+        Some(to) => (args.sender.clone().unwrap_or_else(history::this_machine), to.clone()),
+        None => {
+            let rows = history::find(&keep, &Wanted::default()).map_err(unreadable)?;
+            let newest = rows.into_iter().find(|row| !row.stream_samples.is_empty());
+            let row = newest.ok_or_else(|| {
+                missing(
+                    "the history has no measurement of TCP streams: copy something with \
+                     --transport tcp, or name a machine by --to"
+                        .to_owned(),
+                )
+            })?;
+            (row.from_host, row.to_host)
+        }
+    };
+    let found = history::stream_samples(&keep, &from, &to, MOST_REMEMBERED);
+    let samples = found.into_iter().filter_map(|sample| {
+        let streams = NonZeroU32::new(sample.streams)?;
+        Some(Sample { streams, throughput: sample.throughput })
+    });
+    let samples: Vec<Sample> = samples.collect();
+    let path = out::clean(&format!("{from} to {to}"));
+    if samples.is_empty() {
+        let text = format!(
+            "the history has no measurement of TCP streams from {path}: `packtrain history` shows \
+             what it has"
+        );
+        return Err(missing(text));
+    }
+    say(&format!("{} measurements from {path}", samples.len()));
+    Ok(samples)
 }
 
 /// The measurements in a file; `-` is standard input.

@@ -103,3 +103,20 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         assert!(!stderr(&output).contains('\u{1b}'));
     }
 }
+
+#[test]
+fn an_empty_history_is_said() {
+    let home = Home::new();
+    for (words, status, says) in [
+        ("--from history", 3, "no measurement of TCP streams: copy something"),
+        ("--from history --to far.example", 3, "no measurement of TCP streams from"),
+        ("--from samples.csv --to far.example", 2, "--to is about --from history"),
+        ("--from history --sender a", 2, "--to"),
+    ] {
+        let mut line = vec!["predict"];
+        line.extend(words.split(' '));
+        let output = home.run(&line);
+        assert_eq!(code(&output), status, "{words}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{words}: {}", stderr(&output));
+    }
+}

@@ -8,7 +8,6 @@ fn features_of_later_versions_are_refused() {
     home.file("a", b"a");
     for (line, says) in [
         ("depot --listen :1", "`packtrain depot` is not in this version"),
-        ("predict --from history", "`--from history` is not in this version"),
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
         ("cp --via auto a b", "depots are not in this version"),
