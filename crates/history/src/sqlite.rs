@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
@@ -16,6 +17,9 @@ pub(crate) struct Sqlite {
     path: PathBuf,
     connection: Connection,
 }
+
+/// Between two tries of what SQLite does not wait for.
+const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T> = std::result::Result<T, HistoryError>;
 
@@ -43,8 +47,25 @@ impl Sqlite {
         // A log beside the file lets readers and a writer work at once, but wants memory that all
         // of them share; machines of a network file system share none.
         let journal = if on_network(path) { "DELETE" } else { "WAL" };
-        db.batch(&format!("PRAGMA journal_mode = {journal}; PRAGMA synchronous = NORMAL;"))?;
+        db.journal(journal)?;
+        db.batch("PRAGMA synchronous = NORMAL;")?;
         Ok(db)
+    }
+
+    /// Says how the file is to be journalled. To change that wants the file alone, and while others
+    /// have it open SQLite refuses at once, whatever its timeout: two that make it at the same
+    /// time would lose one row.
+    fn journal(&mut self, mode: &str) -> Result<()> {
+        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+            let changed = self.connection.execute_batch(&format!("PRAGMA journal_mode = {mode};"));
+            match changed {
+                Err(rusqlite::Error::SqliteFailure(error, _))
+                    if error.code == rusqlite::ErrorCode::DatabaseBusy => {}
+                changed => return changed.map_err(|e| trouble(&self.path, &e)),
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.batch(&format!("PRAGMA journal_mode = {mode};"))
     }
 
     fn reading(path: &Path) -> Result<Self> {

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_curve_is_drawn() {
         let point = |s, mbps| Point { at: Duration::from_secs(s), rate: DataRate::from_mbps(mbps) };
-        assert_eq!(curve(&[point(1, 0), point(2, 50), point(3, 100)]), "▁▅█ at most 100 Mbit/s");
+        assert_eq!(curve(&[point(1, 0), point(2, 50), point(3, 100)]), "▁▅█ at most 100.0 Mbit/s");
         assert_eq!(curve(&[point(1, 0)]), "");
     }
 

@@ -3,7 +3,9 @@
 //! A shape rises, bends at a knee, and may fall beyond another. In logarithms, with r the
 //! steepness before the knee k, s its sharpness, e the steepness of the fall beyond d:
 //!
-//!     ln Th(n) = ln C - ln(1 + (k/n)^(s r)) / s - e ln(1 + (n/d)^2) / 2
+//! ```text
+//! ln Th(n) = ln C - ln(1 + (k/n)^(s r)) / s - e ln(1 + (n/d)^2) / 2
+//! ```
 //!
 //! Dinda's model is the shape r = 1, s = 2, e = 0 (k^2 = b/a), Altman's r = 1, s = 1, e = 0;
 //! Hacker's is any with k beyond all n; Newton's and the full second order rise and fall like
