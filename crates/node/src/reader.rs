@@ -167,6 +167,8 @@ struct State {
     untouched: usize,
     /// A stream feeds the chunks: one that is not here yet will come.
     streaming: bool,
+    /// The last chunk that came from a stream.
+    streamed: Option<ChunkIndex>,
     clock: u64,
     closed: bool,
 }
@@ -285,7 +287,9 @@ impl Reader {
                 self.0.changed.notify_all();
                 return Some(found);
             }
-            if state.closed || !(state.streaming || state.plans.contains_key(&chunk)) {
+            // What a stream gave and the sink has verified does not come a second time.
+            let coming = state.streaming && state.streamed.is_none_or(|last| chunk > last);
+            if state.closed || !(coming || state.plans.contains_key(&chunk)) {
                 return None;
             }
             state.want(chunk);
@@ -297,6 +301,12 @@ impl Reader {
     /// Chunks will come from a stream.
     pub(crate) fn expect_stream(&self) {
         self.state().streaming = true;
+    }
+
+    /// No more chunks will come from the stream.
+    pub(crate) fn end_stream(&self) {
+        self.state().streaming = false;
+        self.wake();
     }
 
     /// Puts a chunk of a stream in, to stay until `forget`; waits while many stay already.
@@ -316,6 +326,7 @@ impl Reader {
         let slot = Slot::Ready { chunk: Arc::new(held), touched: true, used: state.clock };
         state.slots.insert(chunk, slot);
         state.pinned.insert(chunk, piece.clone());
+        state.streamed = Some(chunk);
         drop(state);
         self.wake();
         true

@@ -350,7 +350,10 @@ impl Runner<'_> {
         let Some(range) = self.source.layout().range_of(id) else { return };
         self.reader.expect_stream();
         let (reader, news) = (self.reader.clone(), self.news.clone());
-        spawn("stdin", move || table::read_stream(id, range.start, &reader, &news));
+        spawn("stdin", move || {
+            table::read_stream(id, range.start, &reader, &news);
+            reader.end_stream();
+        });
     }
 
     fn hash(&self, id: EntryId) {
