@@ -27,7 +27,7 @@ const FIRST: &[&str] = &[
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// No other case runs meanwhile.
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
