@@ -63,10 +63,12 @@ impl Chunk {
 }
 
 impl Chunk {
-    /// The parts of `range` that could be read.
+    /// The parts of `range` that could be read. The last chunk of a stream is shorter than what
+    /// is asked of it as long as nobody knows where the stream ends.
     pub(crate) fn readable(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
         let mut parts = Vec::new();
         let mut at = range.start;
+        let range = at..range.end.min(self.base + ByteCount(self.bytes.len() as u64));
         // Failures are noted in offset order.
         for bad in self.bad.iter().filter(|b| b.start < range.end && range.start < b.end) {
             if at < bad.start {
