@@ -241,9 +241,12 @@ fn ssh_or_local(bytes: &[u8]) -> Result<Location, LocationError> {
 
 /// The colon that ends the host in `head`, which is what stands before the first slash.
 fn separating_colon(head: &[u8]) -> Result<Option<usize>, LocationError> {
-    let host = head.iter().position(|&c| c == b'@').map_or(0, |at| at + 1);
+    // A user name ends before the first colon, and brackets hold no user.
+    let named = head.split(|&c| c == b':' || c == b'[').next().unwrap_or_default();
+    let host = named.iter().rposition(|&c| c == b'@').map_or(0, |at| at + 1);
     if head.get(host) == Some(&b'[') {
-        if let Some(close) = head.iter().position(|&c| c == b']') {
+        if let Some(close) = head.iter().skip(host).position(|&c| c == b']') {
+            let close = host + close;
             return Ok((head.get(close + 1) == Some(&b':')).then_some(close + 1));
         }
         if head.contains(&b':') {

@@ -89,6 +89,13 @@ fn the_same_end_is_the_same_host_and_login() {
     assert!(at("pt://h/a").same_end(&at("pt://h:7876/b")));
 }
 
+#[test]
+fn brackets_belong_to_the_host_before_the_path() {
+    assert_eq!(parse("[%]:@[").expect("a host, a path").to_string(), "%:@[");
+    assert_eq!(parse("%:@[").expect("a host, a path").to_string(), "%:@[");
+    assert_eq!(parse("a@b@[::1]:x]").expect("all parts").to_string(), "a@b@[::1]:x]");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
