@@ -60,9 +60,7 @@ impl Chunk {
         let end = range.end.get().checked_sub(self.base.get())? as usize;
         self.bytes.get(start..end)
     }
-}
 
-impl Chunk {
     /// The parts of `range` that could be read. The last chunk of a stream is shorter than what
     /// is asked of it as long as nobody knows where the stream ends.
     pub(crate) fn readable(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
@@ -487,6 +485,33 @@ impl State {
             .min();
         if let Some((_, _, index)) = oldest {
             self.remove(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> Range<Offset> {
+        Offset(start)..Offset(end)
+    }
+
+    #[test]
+    fn what_can_be_read_is_without_the_failures_and_ends_where_the_chunk_does() {
+        let chunk = Chunk {
+            base: Offset(100),
+            bytes: vec![0; 50],
+            bad: vec![range(110, 115), range(140, 145)],
+            pool: Arc::default(),
+        };
+        assert_eq!(chunk.readable(&range(100, 108)), [range(100, 108)]);
+        assert_eq!(chunk.readable(&range(112, 142)), [range(115, 140)]);
+        assert_eq!(chunk.readable(&range(110, 115)), []);
+        assert_eq!(chunk.readable(&range(130, 164)), [range(130, 140), range(145, 150)]);
+        assert_eq!(chunk.readable(&range(150, 164)), []);
+        for part in chunk.readable(&range(100, 200)) {
+            assert!(chunk.get(&part).is_some(), "{part:?}");
         }
     }
 }

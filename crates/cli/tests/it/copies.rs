@@ -89,16 +89,20 @@ fn verify_finds_what_differs() {
     assert_eq!(std::fs::read(home.path("dst/b")).expect("there"), b"hers", "nothing is changed");
 }
 
+/// However short: the last chunk is not known to be the last one while it is on its way.
 #[test]
 fn a_pipe_is_a_file_of_unknown_length() {
+    const CHUNK: usize = 4 << 20;
     let home = Home::new();
-    let mut command = home.command();
-    command.args(["cp", "-", "out"]).stdin(Stdio::piped());
-    let mut child = command.spawn().expect("the command starts");
-    let data = vec![7_u8; 3 << 20];
-    child.stdin.take().expect("piped").write_all(&data).expect("it reads");
-    assert!(child.wait().expect("it ends").success());
-    assert!(std::fs::read(home.path("out")).expect("there") == data);
+    for length in [0, 1, 5, 3 << 20, CHUNK - 1, CHUNK, CHUNK + 1].repeat(4) {
+        let mut command = home.command();
+        command.args(["cp", "-", "out"]).stdin(Stdio::piped());
+        let mut child = command.spawn().expect("the command starts");
+        let data = vec![7_u8; length];
+        child.stdin.take().expect("piped").write_all(&data).expect("it reads");
+        assert!(child.wait().expect("it ends").success(), "{length} bytes");
+        assert!(std::fs::read(home.path("out")).expect("there") == data, "{length} bytes");
+    }
 }
 
 /// The rate makes the copy last long enough for the signal to come in the middle.
