@@ -10,6 +10,7 @@ mod files_from;
 mod forecast;
 mod generate;
 mod history;
+mod input;
 mod key;
 mod loss;
 mod perf;

@@ -1,7 +1,5 @@
 //! `packtrain forecast`.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use packtrain_io::clock;
@@ -9,6 +7,7 @@ use packtrain_node::api::{FailureKind, NodeError};
 use packtrain_node::forecast::{Asked, Measurement, from_history, known_paths, outlook, perfsonar};
 use packtrain_node::history::{HistoryError, Keep};
 
+use super::input::Input;
 use crate::args::{ForecastArgs, When};
 use crate::exit::{Code, Exit, say};
 use crate::out;
@@ -74,35 +73,16 @@ fn nothing(keep: &Keep, args: &ForecastArgs) -> Result<Exit, Exit> {
 }
 
 fn archive(path: &Path, asked: &Asked) -> Result<Vec<Measurement>, Exit> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let name = out::shown(path.as_os_str().as_bytes());
-    let failed = |kind, error: &dyn std::fmt::Display| {
-        Exit::from(NodeError::new(kind, format!("{name}: {error}")))
-    };
-    let broken = |error: &io::Error| {
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound => FailureKind::SourceMissing,
-            io::ErrorKind::InvalidData => FailureKind::Usage,
-            _ => FailureKind::Fatal,
-        };
-        failed(kind, error)
-    };
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(|error| broken(&error))?)
-    };
-    let mut text = String::new();
-    let read = input.take(LARGEST).read_to_string(&mut text).map_err(|error| broken(&error))?;
-    if read as u64 == LARGEST {
-        return Err(failed(FailureKind::Usage, &"an archive of over 64 MiB is not read"));
-    }
-    let found = perfsonar::read(&text, &asked.from, &asked.to)
-        .map_err(|error| failed(FailureKind::Usage, &error))?;
+    let input = Input(path);
+    let text = input.text(LARGEST)?;
+    let found =
+        perfsonar::read(&text, &asked.from, &asked.to).map_err(|error| input.refused(&error))?;
     if found.of_others + found.failed > 0 {
         say(&format!(
-            "{name}: {} results between other machines and {} failed ones left out",
-            found.of_others, found.failed
+            "{}: {} results between other machines and {} failed ones left out",
+            input.name(),
+            found.of_others,
+            found.failed
         ));
     }
     let recent = |one: &Measurement| asked.since.is_none_or(|since| one.at >= since);

@@ -2,8 +2,6 @@
 
 mod figure;
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -12,6 +10,7 @@ use packtrain_node::history::{self, HistoryError, Wanted};
 use packtrain_plan::streams::{self, Options, Sample};
 use packtrain_sim::plot;
 
+use super::input::Input;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Exit, say};
 use crate::out;
@@ -23,6 +22,7 @@ const MOST_REMEMBERED: usize = 200;
 
 /// `packtrain predict`.
 pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
+    let input = Input(&args.from);
     let of_history = args.from == Path::new("history");
     if !of_history && args.to.is_some() {
         return Err(Exit::usage("--to is about --from history: leave it out"));
@@ -30,9 +30,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
     if let Some(path) = &args.plot {
         plot::check_name(path).map_err(|error| Exit::usage(error.to_string()))?;
     }
-    let samples = if of_history { remembered(args)? } else { read(&args.from)? };
+    let samples = if of_history { remembered(args)? } else { read(input)? };
     let options = Options { max_streams: args.max() };
-    let failed = |error: streams::NoSamples| failed(FailureKind::Usage, &args.from, &error);
+    let failed = |error: streams::NoSamples| input.refused(&error);
     let prediction = streams::predict(&samples, options).map_err(failed)?;
     let at = args.at.and_then(NonZeroU32::new);
     if args.json {
@@ -88,30 +88,9 @@ fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
 }
 
 /// The measurements in a file; `-` is standard input.
-fn read(path: &Path) -> Result<Vec<Sample>, Exit> {
-    let mut bytes = Vec::new();
-    let count = if path == Path::new("-") {
-        io::stdin().take(LARGEST_FILE + 1).read_to_end(&mut bytes)
-    } else {
-        File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
-    };
-    let count = count.map_err(|error| {
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound => FailureKind::SourceMissing,
-            _ => FailureKind::Fatal,
-        };
-        failed(kind, path, &error)
-    })?;
-    if count as u64 > LARGEST_FILE {
-        return Err(failed(FailureKind::Usage, path, &"more than 64 MiB of measurements"));
-    }
+fn read(input: Input<'_>) -> Result<Vec<Sample>, Exit> {
     // What is not UTF-8 is no number, and the line with it is named.
-    let text = String::from_utf8_lossy(&bytes);
-    streams::samples_from_csv(&text).map_err(|error| failed(FailureKind::Usage, path, &error))
-}
-
-fn failed(kind: FailureKind, path: &Path, error: &dyn std::fmt::Display) -> Exit {
-    use std::os::unix::ffi::OsStrExt as _;
-    let name = out::shown(path.as_os_str().as_bytes());
-    Exit::from(NodeError::new(kind, out::clean(&format!("{name}: {error}"))))
+    let bytes = input.bytes(LARGEST_FILE)?;
+    streams::samples_from_csv(&String::from_utf8_lossy(&bytes))
+        .map_err(|error| input.refused(&error))
 }

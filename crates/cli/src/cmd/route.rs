@@ -1,15 +1,13 @@
 //! `packtrain route`.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
-use packtrain_node::api::{FailureKind, NodeError};
 use packtrain_plan::forecast::Battery;
 use packtrain_plan::route::{Epsilon, HostId, Matrix, NoSuchHost, tree};
 use packtrain_units::DataRate;
 
+use super::input::Input;
 use crate::args::{EpsilonArg, RouteArgs};
 use crate::exit::{Code, Exit};
 use crate::out;
@@ -86,28 +84,6 @@ fn forecast(tables: &[Matrix]) -> Matrix {
 }
 
 fn matrix(path: &Path) -> Result<Matrix, Exit> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let name = out::shown(path.as_os_str().as_bytes());
-    let failed = |kind, error: &dyn std::fmt::Display| {
-        Exit::from(NodeError::new(kind, format!("{name}: {error}")))
-    };
-    let broken = |error: &io::Error| {
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound => FailureKind::SourceMissing,
-            io::ErrorKind::InvalidData => FailureKind::Usage,
-            _ => FailureKind::Fatal,
-        };
-        failed(kind, error)
-    };
-    let mut text = String::new();
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(|error| broken(&error))?)
-    };
-    let read = input.take(LARGEST).read_to_string(&mut text).map_err(|error| broken(&error))?;
-    if read as u64 == LARGEST {
-        return Err(failed(FailureKind::Usage, &"a table of over 1 GiB is not read"));
-    }
-    Matrix::from_csv(&text).map_err(|error| failed(FailureKind::Usage, &error))
+    let input = Input(path);
+    Matrix::from_csv(&input.text(LARGEST)?).map_err(|error| input.refused(&error))
 }

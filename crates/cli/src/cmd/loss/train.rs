@@ -9,8 +9,9 @@ use packtrain_loss::train::{Judge, Trainer};
 use packtrain_loss::{Labelled, Model, Provenance, Split, WordLength, read};
 use packtrain_node::api::FailureKind;
 
-use super::{bad, failed, open, report};
+use super::report;
 use crate::args::LossTrainArgs;
+use crate::cmd::input::Input;
 use crate::exit::{Code, Exit, say};
 use crate::out::date;
 
@@ -60,7 +61,7 @@ fn judge(args: &LossTrainArgs, model: &Model, folder: &Path) -> Result<(), Exit>
     }
     let judgements: BTreeMap<_, _> =
         judges.into_iter().map(|(size, judge)| (size, judge.finish())).collect();
-    fs::create_dir_all(folder).map_err(|error| failed(FailureKind::Fatal, folder, &error))?;
+    fs::create_dir_all(folder).map_err(|error| Input(folder).failed(FailureKind::Fatal, &error))?;
     let json = serde_json::to_string(&judgements).unwrap_or_default() + "\n";
     write(&folder.join("judgement.json"), json.as_bytes())?;
     write(&folder.join("report.md"), report::text(model, &judgements).as_bytes())?;
@@ -69,12 +70,13 @@ fn judge(args: &LossTrainArgs, model: &Model, folder: &Path) -> Result<(), Exit>
 
 /// Hands on every record of a file; the BLAKE3 of the file.
 fn each(path: &Path, mut take: impl FnMut(&Labelled)) -> Result<String, Exit> {
-    let mut file = Hashing { inner: open(path)?, hasher: blake3::Hasher::new() };
-    for record in read::labelled(&mut file).map_err(|error| bad(path, &error))? {
-        let (_, labelled) = record.map_err(|error| bad(path, &error))?;
+    let input = Input(path);
+    let mut file = Hashing { inner: input.open()?, hasher: blake3::Hasher::new() };
+    for record in read::labelled(&mut file).map_err(|error| input.refused(&error))? {
+        let (_, labelled) = record.map_err(|error| input.refused(&error))?;
         take(&labelled);
     }
-    io::copy(&mut file, &mut io::sink()).map_err(|error| bad(path, &error))?;
+    io::copy(&mut file, &mut io::sink()).map_err(|error| input.refused(&error))?;
     Ok(file.hasher.finalize().to_hex().to_string())
 }
 
@@ -96,5 +98,5 @@ fn name(path: &Path) -> String {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Exit> {
-    fs::write(path, bytes).map_err(|error| failed(FailureKind::Fatal, path, &error))
+    fs::write(path, bytes).map_err(|error| Input(path).failed(FailureKind::Fatal, &error))
 }
