@@ -78,15 +78,20 @@ pub fn peek(datagram: &[u8]) -> Option<(u32, u8)> {
     Header::parse(datagram).map(|(header, _)| (header.flow_id, header.lane))
 }
 
-/// The full packet number whose low 32 bits are `low` and which lies nearest to `expected`
-/// (RFC 9000 appendix A.3).
+/// The full packet number whose low 32 bits are `low` and which lies nearest to `expected`.
 pub(crate) fn expand(low: u32, expected: u64) -> u64 {
-    const WINDOW: u64 = 1 << 32;
-    let candidate = expected & !(WINDOW - 1) | u64::from(low);
-    if candidate + WINDOW / 2 <= expected {
-        candidate + WINDOW
-    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
-        candidate - WINDOW
+    nearest(low, u32::BITS, expected)
+}
+
+/// The number whose low `bits` are `low` and which lies nearest to `expected` (RFC 9000
+/// appendix A.3).
+pub(super) fn nearest(low: u32, bits: u32, expected: u64) -> u64 {
+    let window = 1 << bits;
+    let candidate = expected & !(window - 1) | u64::from(low);
+    if candidate + window / 2 <= expected {
+        candidate + window
+    } else if candidate > expected + window / 2 && candidate >= window {
+        candidate - window
     } else {
         candidate
     }

@@ -1,10 +1,12 @@
 //! The number of a data unit, at the front of what a packet seals: 31 low bits of it, and above
 //! them a bit that says whether the unit left right behind the one before it.
 
-use crate::codec::header::UNIT;
+use crate::codec::header::{UNIT, nearest};
 use crate::core::Unit;
 
-const JOINED: u32 = 1 << 31;
+/// How many bits of the number are sent.
+const BITS: u32 = 31;
+const JOINED: u32 = 1 << BITS;
 
 /// The bytes of one unit.
 pub(crate) fn write(unit: Unit) -> [u8; UNIT] {
@@ -16,21 +18,8 @@ pub(crate) fn write(unit: Unit) -> [u8; UNIT] {
 pub(crate) fn split(text: &[u8], expected: u64) -> Option<(Unit, &[u8])> {
     let (head, rest) = text.split_first_chunk::<UNIT>()?;
     let head = u32::from_be_bytes(*head);
-    let unit = Unit { first: expand(head & !JOINED, expected), joined: head & JOINED != 0 };
-    Some((unit, rest))
-}
-
-/// The number with these 31 low bits nearest to `expected`.
-fn expand(low: u32, expected: u64) -> u64 {
-    const WINDOW: u64 = 1 << 31;
-    let candidate = expected & !(WINDOW - 1) | u64::from(low);
-    if candidate + WINDOW / 2 <= expected {
-        candidate + WINDOW
-    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
-        candidate - WINDOW
-    } else {
-        candidate
-    }
+    let first = nearest(head & !JOINED, BITS, expected);
+    Some((Unit { first, joined: head & JOINED != 0 }, rest))
 }
 
 #[cfg(test)]
