@@ -12,6 +12,7 @@ mod report;
 mod rivals;
 mod small;
 mod starved;
+mod streams;
 mod wan;
 
 use std::path::PathBuf;
@@ -94,8 +95,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "small" => small::run(&lab, &plan, &mut report)?,
             "wan" => wan::run(&lab, &plan, &mut report)?,
             "starved" => starved::run(&lab, &plan, &mut report)?,
+            "streams" => streams::run(&lab, &plan, &mut report)?,
             "congested" => starved::congested(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: raw, file, small, wan, starved, congested"),
+            other => bail!("no suite {other}: raw, file, small, wan, streams, starved, congested"),
         }
     }
     drop(limit);
@@ -139,8 +141,9 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        plan.suites =
-            ["raw", "file", "small", "wan", "starved", "congested"].map(str::to_owned).to_vec();
+        plan.suites = ["raw", "file", "small", "wan", "streams", "starved", "congested"]
+            .map(str::to_owned)
+            .to_vec();
     }
     if plan.runs == 0 || plan.seconds == 0 {
         bail!("--runs and --seconds want at least 1");

@@ -159,7 +159,7 @@ fn write_plain(source: &Path, target: &Path) -> Result<f64> {
 }
 
 /// A file that no compression or hole makes smaller.
-fn make(path: &Path, mib: u64) -> Result<()> {
+pub(super) fn make(path: &Path, mib: u64) -> Result<()> {
     let mut out = BufWriter::with_capacity(BLOCK, File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut block = vec![0u8; BLOCK];

@@ -1,7 +1,9 @@
 //! `--explain`: what was settled before the transfer and what it turned out to be. Why a
 //! transport was chosen on the way is told by those who chose it.
 
-use packtrain_node::api::{CpRequest, Location, LossCause, Outcome, Resume, TransportChoice};
+use packtrain_node::api::{
+    CpRequest, Location, LossCause, Outcome, Resume, StreamsReport, TransportChoice,
+};
 use packtrain_units::DataRate;
 
 use crate::out::summary::time;
@@ -34,11 +36,26 @@ pub(crate) fn after(outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     let shares = outcome.shares.iter().filter(|share| share.bytes.get() > 0);
     lines.extend(shares.map(|share| format!("{} moved {}", share.name, share.bytes)));
+    lines.extend(outcome.streams.iter().flat_map(streams));
     lines.extend(outcome.rtt.map(|rtt| format!("the shortest round trip was {}", time(rtt))));
     let causes = outcome.loss_cause.bytes.iter().filter(|(_, bytes)| bytes.get() > 0);
     lines.extend(causes.map(|(cause, bytes)| format!("sent again because of {cause}: {bytes}")));
     lines.extend(judged(&outcome.loss_cause));
     lines
+}
+
+/// How many TCP streams there were, and why.
+fn streams(report: &StreamsReport) -> Vec<String> {
+    let StreamsReport { last, most, congestion, .. } = report;
+    let mut line = match report.asked {
+        Some(n) => format!("tcp streams: {n}, as asked for, {congestion}"),
+        None => format!("tcp streams: {last} at the end, {most} at most, {congestion}"),
+    };
+    if report.broken > 0 {
+        line.push_str(&format!("; {} broke and were replaced", report.broken));
+    }
+    let reasons = report.reasons.iter().map(|reason| format!("tcp streams: {reason}"));
+    std::iter::once(line).chain(reasons).collect()
 }
 
 /// What the classifier says of the losses.

@@ -20,5 +20,6 @@ mod server;
 mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]
 mod sshd;
+mod streams;
 mod tree;
 mod udt4;
