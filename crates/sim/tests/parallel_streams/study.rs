@@ -1,0 +1,242 @@
+//! The numbers of `experiments/parallel-streams-*`, for the example that writes them and the test
+//! that keeps them true.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use packtrain_plan::streams::metrics::{Judgement, average, judge};
+use packtrain_plan::streams::models::{ALL, Mean};
+use packtrain_plan::streams::{
+    Doubling, DoublingOptions, Model, Options, Sample, best_fitted, interpolated, predict,
+};
+use packtrain_units::{DataRate, Rng};
+
+/// Random sets of each size from each curve (k_m of equations 42 to 44).
+const SETS: usize = 10;
+
+/// The models that are compared. Hacker and Altman take one sample, the loss rate model and
+/// Kola-Vernon want more than throughput.
+pub(crate) const COMPARED: [Model; 6] = [
+    Model::Dinda,
+    Model::Averaging(Mean::Arithmetic),
+    Model::Break,
+    Model::Logarithmic,
+    Model::Newton,
+    Model::FullSecondOrder,
+];
+
+/// One number: of what, of which model, at which size of the sample if there are several.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) what: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) size: Option<usize>,
+    pub(crate) value: f64,
+}
+
+impl Row {
+    pub(crate) fn key(&self) -> String {
+        let size = self.size.map_or_else(String::new, |size| format!(" m={size}"));
+        format!("{} {}{size}", self.what, self.model)
+    }
+}
+
+/// A curve: each number of streams once, in ascending order.
+pub(crate) type Curve = Vec<Sample>;
+
+/// The curves of a table with the columns of `data/parallel-streams`.
+pub(crate) fn curves(text: &str) -> Vec<Curve> {
+    let mut all: BTreeMap<String, Curve> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<_> = line.split(',').collect();
+        let streams = fields[10].parse().ok().and_then(NonZeroU32::new).expect("streams");
+        let mbps: f64 = fields[11].parse().expect("a throughput");
+        let throughput = DataRate::from_bps((mbps * 1e6).round() as u64);
+        all.entry(fields[..10].join(",")).or_default().push(Sample { streams, throughput });
+    }
+    let mut all: Vec<Curve> = all.into_values().collect();
+    all.iter_mut().for_each(|curve| curve.sort_by_key(|s| s.streams));
+    all
+}
+
+/// Predictability and effectiveness over the size of the sample (figures 3a and 3b).
+pub(crate) fn predictability(curves: &[Curve]) -> Vec<Row> {
+    judged(curves, |model, size, all| {
+        let found = average(&all.iter().map(|(j, _)| *j).collect::<Vec<_>>());
+        let row = |what, value| Row { what, model, size: Some(size), value };
+        vec![row("predictability", found.predictability), row("effectiveness", found.effectiveness)]
+    })
+}
+
+/// The best error over the size of the sample, as a share of the curve's greatest throughput
+/// (figures 3c and 3d).
+pub(crate) fn errors(curves: &[Curve]) -> Vec<Row> {
+    judged(curves, |model, size, all| {
+        let mean = |of: fn(&Judgement) -> Option<f64>| {
+            let shares: Vec<f64> = all.iter().filter_map(|(j, most)| Some(of(j)? / most)).collect();
+            shares.iter().sum::<f64>() / shares.len().max(1) as f64
+        };
+        let row = |what, value| Row { what, model, size: Some(size), value };
+        vec![
+            row("error on the population", mean(|j| j.best_error_mbps)),
+            row("error on the sample", mean(|j| j.best_error_on_samples_mbps)),
+        ]
+    })
+}
+
+/// Every model, every size from 3 to 6, random sets from each curve; `rows` is given each
+/// judgement with the curve's greatest throughput in Mbit/s.
+fn judged(
+    curves: &[Curve],
+    rows: impl Fn(&'static str, usize, &[(Judgement, f64)]) -> Vec<Row>,
+) -> Vec<Row> {
+    let mut found = Vec::new();
+    for model in COMPARED {
+        for size in 3..=6 {
+            let mut rng = Rng::new(size as u64);
+            let mut all = Vec::new();
+            for curve in curves.iter().filter(|curve| curve.len() > size) {
+                let most = mbps(curve.iter().map(|s| s.throughput).max().expect("not empty"));
+                for _ in 0..SETS {
+                    all.push((judge(model, &drawn(curve, size, &mut rng), curve), most));
+                }
+            }
+            found.extend(rows(model.name(), size, &all));
+        }
+    }
+    found
+}
+
+/// So many samples of the curve, without repetition.
+fn drawn(curve: &Curve, size: usize, rng: &mut Rng) -> Vec<Sample> {
+    let mut all = curve.clone();
+    (0..size).map(|_| all.swap_remove(rng.below(all.len() as u64) as usize)).collect()
+}
+
+/// Median error at a point that was left out, in per cent, over every `step`-th curve.
+pub(crate) fn left_out(curves: &[Curve], step: usize) -> Vec<Row> {
+    let mut errors: Vec<(&'static str, Vec<f64>)> =
+        COMPARED.iter().map(|model| (model.name(), Vec::new())).collect();
+    errors.extend([("interpolation", Vec::new()), ("combined", Vec::new())]);
+    let mut inside = 0;
+    for curve in curves.iter().step_by(step) {
+        for (index, sample) in curve.iter().enumerate() {
+            let mut rest = curve.clone();
+            rest.remove(index);
+            let real = mbps(sample.throughput);
+            let found = predict(&rest, Options::default()).expect("samples").at(sample.streams);
+            inside +=
+                usize::from((found.interval.0..=found.interval.1).contains(&sample.throughput));
+            for (name, errors) in &mut errors {
+                let value = match *name {
+                    "combined" => Some(found.throughput),
+                    "interpolation" => interpolated(&rest, sample.streams),
+                    name => best_fitted(named(name), &rest)
+                        .ok()
+                        .and_then(|best| best.curve.at(sample.streams)),
+                };
+                errors.extend(value.map(|value| 100.0 * (mbps(value) / real - 1.0).abs()));
+            }
+        }
+    }
+    let points: usize = curves.iter().step_by(step).map(Vec::len).sum();
+    let row = |what, model, value| Row { what, model, size: None, value };
+    let mut rows = Vec::new();
+    for (name, errors) in &mut errors {
+        let none = points - errors.len();
+        rows.push(row("left out, median error in per cent", name, median(errors)));
+        rows.push(row("left out, without an answer", name, none as f64));
+    }
+    rows.push(row(
+        "left out, share within the interval",
+        "combined",
+        inside as f64 / points as f64,
+    ));
+    rows
+}
+
+/// Samples at 1, 2, 4 and 8 streams, samples by the doubling sampler, and all of them: the share
+/// of the best throughput that the number chosen gets (section 6.3, figures 4 and 5).
+pub(crate) fn doubling(curves: &[Curve], step: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut taken = Vec::new();
+    type Choose = fn(&Curve) -> Curve;
+    let ways: [(&'static str, Choose); 3] = [
+        ("share of the best, 4 samples", |curve| first_four(curve)),
+        ("share of the best, doubling", |curve| doubled(curve)),
+        ("share of the best, all samples", Clone::clone),
+    ];
+    for (what, samples) in ways {
+        let mut names: Vec<_> = COMPARED.iter().map(|model| model.name()).collect();
+        names.extend(["argmax", "combined"]);
+        for model in names {
+            let shares: Vec<f64> = curves
+                .iter()
+                .step_by(step)
+                .map(|curve| share(curve, chosen(model, &samples(curve))))
+                .collect();
+            let value = shares.iter().sum::<f64>() / shares.len() as f64;
+            rows.push(Row { what, model, size: None, value });
+        }
+    }
+    taken.extend(curves.iter().map(|curve| doubled(curve).len() as f64));
+    let value = taken.iter().sum::<f64>() / taken.len() as f64;
+    rows.push(Row { what: "samples taken", model: "doubling", size: None, value });
+    let fixed: Vec<f64> = curves.iter().map(|curve| share(curve, NonZeroU32::new(8))).collect();
+    let value = fixed.iter().sum::<f64>() / fixed.len() as f64;
+    rows.push(Row { what: "share of the best, no sample", model: "8 streams", size: None, value });
+    rows
+}
+
+/// The number that a model chooses; nothing if it has no curve.
+fn chosen(model: &str, samples: &Curve) -> Option<NonZeroU32> {
+    let largest = || samples.iter().rev().max_by_key(|s| s.throughput).map(|s| s.streams);
+    match model {
+        "combined" => predict(samples, Options::default()).ok().map(|found| found.streams),
+        "argmax" => largest(),
+        name => {
+            let best = best_fitted(named(name), samples).ok()?;
+            let max = Options::default().max_streams;
+            // A curve that only rises asks for as many as there may be.
+            Some(best.curve.optimum(max).unwrap_or(max))
+        }
+    }
+}
+
+/// The share of the curve's best that this number gets, by lines between its points; a number
+/// beyond them counts as the last. No choice is one stream.
+pub(crate) fn share(curve: &Curve, streams: Option<NonZeroU32>) -> f64 {
+    let (first, last) = (curve[0].streams, curve[curve.len() - 1].streams);
+    let streams = streams.unwrap_or(NonZeroU32::MIN).clamp(first, last);
+    let best = curve.iter().map(|s| s.throughput).max().expect("not empty");
+    mbps(interpolated(curve, streams).expect("not empty")) / mbps(best)
+}
+
+/// Samples at 1, 2, 4 and 8.
+pub(crate) fn first_four(curve: &Curve) -> Curve {
+    curve.iter().filter(|s| [1, 2, 4, 8].contains(&s.streams.get())).copied().collect()
+}
+
+/// What the sampler takes with its default threshold, as far as the curve has the points.
+pub(crate) fn doubled(curve: &Curve) -> Curve {
+    let mut doubling = Doubling::new(DoublingOptions::default());
+    while let Some(next) = doubling.next() {
+        let Some(sample) = curve.iter().find(|s| s.streams == next) else { break };
+        doubling.on_sample(*sample);
+    }
+    doubling.samples().to_vec()
+}
+
+fn named(name: &str) -> Model {
+    ALL.into_iter().find(|model| model.name() == name).expect("a model")
+}
+
+pub(crate) fn mbps(rate: DataRate) -> f64 {
+    rate.as_bps() as f64 / 1e6
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
