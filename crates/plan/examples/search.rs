@@ -1,6 +1,6 @@
 //! How long the search for the best-fitted coefficients takes: all pairs or triples of 40 samples.
 //!
-//!     cargo run --release -p packtrain-plan --example search
+//!     cargo run --release -p packtrain-plan --example search [MODEL]
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
@@ -11,11 +11,13 @@ use packtrain_plan::streams::{Options, Sample, best_fitted, models, predict};
 use packtrain_units::{DataRate, Rng};
 
 /// Each search is repeated this many times; the median counts.
-const TIMES: usize = 101;
+const TIMES: usize = 301;
 
 fn main() {
     let samples = samples();
-    for model in models::ALL {
+    let only = std::env::args().nth(1);
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    for model in models::ALL.into_iter().filter(|model| wanted(model.name())) {
         let mut spent: Vec<_> = (0..TIMES)
             .map(|_| {
                 let start = Instant::now();

@@ -4,12 +4,18 @@
 //! curve with the least error over all samples (equation 35) wins. The loops are those of the
 //! paper with their bounds and outputs corrected: it lets the innermost index run one past the
 //! end, increases each index twice, and writes the second sample where the third belongs.
+//! Newton's curves are dear: those of its triples that cannot win are told before they are made
+//! ([`sieve`]).
 
 use std::num::NonZeroU32;
 
 use super::curve::Curve;
 use super::models::{ALL, Invalid, MOST_ORDER, Model};
 use super::point::Point;
+
+mod sieve;
+
+use sieve::Sieve;
 
 /// The best curve of one model.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,20 +60,25 @@ pub(crate) fn best(model: Model, points: &[Point]) -> Result<Best, Invalid> {
 }
 
 fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
-    let spread = spread(points);
+    let order = spread(points.len());
+    let spread: Vec<Point> = order.iter().map(|at| points[*at]).collect();
     let mut best: Option<Found> = None;
+    let orders = if model == Model::LossRate { 2..=MOST_ORDER } else { 0..=0 };
+    let mut tried = |from: &[Point], best: &mut Option<Found>| {
+        for order in orders.clone() {
+            consider(model, from, order, &spread, best);
+        }
+    };
     // A few samples far from each other give a good curve at once, so that most others are left
     // after a few points.
     let mut few = spread[..spread.len().min(FIRST)].to_vec();
     few.sort_by(|p, q| p.n.total_cmp(&q.n));
-    for from in [&few[..], points] {
-        let all_orders = model == Model::LossRate;
-        let orders = if all_orders { 2..=MOST_ORDER } else { 0..=0 };
-        every(model.samples(), from, &mut |from| {
-            for order in orders.clone() {
-                consider(model, from, order, &spread, &mut best);
-            }
-        });
+    every(model.samples(), &few, &mut |from| tried(from, &mut best));
+    if model == Model::Newton {
+        climb(points, &mut best, &mut tried);
+        sift(points, &spread, &order, &mut best, &mut tried);
+    } else {
+        every(model.samples(), points, &mut |from| tried(from, &mut best));
     }
     let Some((error, curve, from)) = best else { return Err(reason(model, points)) };
     Ok(Best {
@@ -77,11 +88,60 @@ fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
     })
 }
 
+/// Every triple that differs from the best in one sample, again while one is better.
+fn climb(
+    points: &[Point],
+    best: &mut Option<Found>,
+    tried: &mut impl FnMut(&[Point], &mut Option<Found>),
+) {
+    let mut before = f64::INFINITY;
+    while limit(best) < before {
+        before = limit(best);
+        for place in 0..3 {
+            let Some((.., from)) = *best else { return };
+            let others = [from[(place + 1) % 3], from[(place + 2) % 3]];
+            for point in points.iter().filter(|p| !others.contains(p)) {
+                let mut triple = [others[0], others[1], *point];
+                triple.sort_by(|p, q| p.n.total_cmp(&q.n));
+                tried(&triple, best);
+            }
+        }
+    }
+}
+
+/// Every triple that the sieve does not rule out. `spread` are the points in this order.
+fn sift(
+    points: &[Point],
+    spread: &[Point],
+    order: &[usize],
+    best: &mut Option<Found>,
+    tried: &mut impl FnMut(&[Point], &mut Option<Found>),
+) {
+    let mut sieve = Sieve::new(spread);
+    let mut at = vec![0; points.len()];
+    order.iter().enumerate().for_each(|(place, index)| at[*index] = place);
+    for (i, p) in points.iter().enumerate() {
+        for (j, q) in points.iter().enumerate().skip(i + 1) {
+            let Some(mut pair) = sieve.pair(at[i], at[j]) else { continue };
+            for (k, r) in points.iter().enumerate().skip(j + 1) {
+                if !sieve.rules_out(&mut pair, at[k], limit(best)) {
+                    tried(&[*p, *q, *r], best);
+                }
+            }
+        }
+    }
+}
+
+/// What a curve must cost less than.
+fn limit(best: &Option<Found>) -> f64 {
+    best.as_ref().map_or(f64::MAX, |(least, ..)| *least)
+}
+
 /// The curve through `from`, if it is valid and better than the best so far.
 #[inline]
 fn consider(model: Model, from: &[Point], order: u32, all: &[Point], best: &mut Option<Found>) {
     let Ok(curve) = model.fit(from, order) else { return };
-    let limit = best.as_ref().map_or(f64::MAX, |(least, ..)| *least);
+    let limit = limit(best);
     let error = squares(&curve, all, limit);
     if error < limit {
         let mut kept = [from[0]; 3];
@@ -123,15 +183,15 @@ fn squares(curve: &Curve, points: &[Point], limit: f64) -> f64 {
     sum
 }
 
-/// The same points, those far from each other first: a bad curve shows itself soon.
-fn spread(points: &[Point]) -> Vec<Point> {
-    let mut out = Vec::with_capacity(points.len());
-    let mut step = points.len().next_power_of_two();
-    let mut taken = vec![false; points.len()];
+/// Indices of so many points, those far from each other first: a bad curve shows itself soon.
+fn spread(count: usize) -> Vec<usize> {
+    let mut out = Vec::with_capacity(count);
+    let mut step = count.next_power_of_two();
+    let mut taken = vec![false; count];
     while step > 0 {
-        for at in (0..points.len()).step_by(step) {
-            if !std::mem::replace(&mut taken[at], true) {
-                out.push(points[at]);
+        for (at, taken) in taken.iter_mut().enumerate().step_by(step) {
+            if !std::mem::replace(taken, true) {
+                out.push(at);
             }
         }
         step /= 2;
@@ -155,3 +215,6 @@ fn reason(model: Model, points: &[Point]) -> Invalid {
 pub(crate) fn all(points: &[Point]) -> impl Iterator<Item = (Model, Result<Best, Invalid>)> + '_ {
     ALL.into_iter().map(|model| (model, best(model, points)))
 }
+
+#[cfg(test)]
+mod tests;
