@@ -105,6 +105,8 @@ pub struct End {
     pub looks: u64,
     /// See `looks`.
     pub full: u64,
+    /// Sink: how long nothing had been written any more, at its end mostly syncs and names.
+    pub rest: Duration,
 }
 
 /// Work of one kind.
@@ -141,6 +143,8 @@ pub struct Cpu {
     pub throttled: Duration,
     /// Mean share of the machine's cores that were busy, with anything.
     pub machine: f64,
+    /// Share of the time in which the threads that read or write waited for a core, in their mean.
+    pub data_waited: Option<f64>,
     /// The thread that wanted a processor most.
     pub hungriest: Option<HungryThread>,
     /// The thread that sends or receives datagrams.

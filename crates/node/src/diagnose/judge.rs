@@ -6,7 +6,9 @@
 
 mod ends;
 mod path;
+mod series;
 mod stages;
+mod transport;
 
 use packtrain_units::{DataRate, Duration};
 use serde::Serialize;
@@ -18,6 +20,8 @@ pub use stages::{Ceiling, Stage};
 const LIKELY: f64 = 0.7;
 /// From here on it is possible; below it is not told.
 const POSSIBLE: f64 = 0.45;
+/// What another cause explains is possible at most.
+const EXPLAINED: f64 = 0.65;
 /// Shorter transfers say too little.
 const LEAST: Duration = Duration::from_millis(700);
 
@@ -206,8 +210,8 @@ fn settle(found: &mut [Finding]) {
         (CgroupQuota, &[SourceDisk, TargetDisk, PathRate, Window, Congestion, LinkErrors]),
         (Encryption, &[SenderCpu, ReceiverCpu, PathRate]),
         (SocketBuffer, &[PathRate]),
-        (SenderCpu, &[PathRate, SmallFiles]),
-        (ReceiverCpu, &[SocketBuffer, PathRate, SmallFiles, Window]),
+        (SenderCpu, &[PathRate, SmallFiles, Congestion]),
+        (ReceiverCpu, &[SocketBuffer, PathRate, SmallFiles, Window, Congestion]),
         (SourceMetadata, &[SourceDisk, SmallFiles, PathRate]),
         (TargetMetadata, &[TargetDisk, SmallFiles, PathRate]),
         (SourceDisk, &[PathRate]),
@@ -226,7 +230,7 @@ fn settle(found: &mut [Finding]) {
             continue;
         }
         for finding in found.iter_mut().filter(|f| others.contains(&f.cause)) {
-            finding.sure = finding.sure.min(most - 0.01);
+            finding.sure = finding.sure.min(EXPLAINED);
         }
     }
 }
@@ -279,3 +283,7 @@ fn ramp(value: f64, low: f64, high: f64) -> f64 {
 #[cfg(test)]
 #[path = "judge_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "judge/recorded_tests.rs"]
+mod recorded;

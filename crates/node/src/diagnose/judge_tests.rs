@@ -148,8 +148,16 @@ fn disks() {
         }),
         Limiter::TargetDisk,
     );
-    let synced = with(|_, _, sink, _| sink.sync = work(9, 0, 8.0, 0.1));
+    let syncing = |rest| {
+        with(move |_, _, sink, _| {
+            sink.sync = work(9, 0, 8.0, 0.1);
+            sink.rest = secs(rest);
+        })
+    };
+    let synced = syncing(6.0);
     is(&synced, Limiter::TargetDisk);
+    // Syncs beside the writing keep nobody.
+    is(&syncing(0.1), Limiter::PathRate);
     assert!(synced.verdict().unwrap().contains("disk"), "{synced:?}");
 }
 
@@ -191,9 +199,17 @@ fn processors() {
             sink.cpu.hungriest = hungry(0.3, 0.6);
             path.lost_packets = 9000;
             path.host_drops = 8000;
+            path.capacity = Some(DataRate::from_mbps(900));
         }),
         Limiter::ReceiverCpu,
     );
+    // Others have the cores, and the path is full nevertheless.
+    let waits = with(|_, _, sink, _| {
+        sink.cpu.hungriest = Some(HungryThread { name: "write-1".into(), ran: 0.02, waited: 0.96 });
+        sink.cpu.network = hungry(0.05, 0.65);
+    });
+    is(&waits, Limiter::PathRate);
+    assert_eq!(waits.verdict(), None);
     is(
         &with(|_, source, _, path| {
             source.cpu.hungriest = hungry(0.97, 0.01);
@@ -207,6 +223,7 @@ fn processors() {
         sink.cpu.network = hungry(0.03, 0.95);
         sink.net = Some(Net { cpu: secs(0.3), bytes: ByteCount(50_000_000), elapsed: TEN });
         path.capacity = Some(DataRate::from_mbps(200));
+        path.samples = samples(100, |_| (500_000, 0, 0.004));
         path.waits = Waits { pace: 180, window: 20, ..Waits::default() };
     });
     is(&starved, Limiter::ReceiverCpu);

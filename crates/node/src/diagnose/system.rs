@@ -25,8 +25,9 @@ pub(crate) struct CpuWatch {
     throttling: (u64, u64, u64),
     machine: (u64, u64),
     threads: HashMap<u32, Thread>,
-    hungriest: Option<HungryThread>,
-    network: Option<HungryThread>,
+    hungriest: Option<(u32, HungryThread)>,
+    network: Option<(u32, HungryThread)>,
+    data_waited: Option<f64>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ impl CpuWatch {
             threads: HashMap::new(),
             hungriest: None,
             network: None,
+            data_waited: None,
         };
         watch.look();
         watch
@@ -77,14 +79,16 @@ impl CpuWatch {
             throttled_periods: now.1.saturating_sub(before.1),
             throttled: Duration::from_nanos(now.2.saturating_sub(before.2)),
             machine: if all == 0 { 0.0 } else { busy as f64 / all as f64 },
-            hungriest: self.hungriest.clone(),
-            network: self.network.clone(),
+            hungriest: self.hungriest.as_ref().map(|(_, thread)| thread.clone()),
+            network: self.network.as_ref().map(|(_, thread)| thread.clone()),
+            data_waited: self.data_waited,
         }
     }
 
     /// Looks at the threads: one that has ended by the next look is remembered by its last.
     fn look(&mut self) {
         let now = clock::now();
+        let mut seen = Vec::new();
         for (id, name, ran, waited) in threads() {
             let first = Thread { ran, waited, since: now };
             let thread = self.threads.entry(id).or_insert(first);
@@ -93,21 +97,31 @@ impl CpuWatch {
                 continue;
             }
             let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9 / span;
-            let hungry = HungryThread {
-                name,
-                ran: share(ran, thread.ran).min(1.0),
-                waited: share(waited, thread.waited).min(1.0),
-            };
-            if hungry.name == "pt-send" || hungry.name == "pt-recv" {
-                self.network = Some(hungry.clone());
-            }
-            let want = |h: &HungryThread| h.ran + h.waited;
-            let same = self.hungriest.as_ref().is_some_and(|h| h.name == hungry.name);
-            if same || self.hungriest.as_ref().is_none_or(|h| want(h) < want(&hungry)) {
-                self.hungriest = Some(hungry);
-            }
+            let (ran, waited) = (share(ran, thread.ran), share(waited, thread.waited));
+            let hungry = HungryThread { name, ran: ran.min(1.0), waited: waited.min(1.0) };
+            seen.push((id, hungry));
         }
+        let data = |name: &str| name.starts_with("read-") || name.starts_with("write-");
+        let waits: Vec<f64> =
+            seen.iter().filter(|(_, h)| data(&h.name)).map(|(_, h)| h.waited).collect();
+        // They are gone by the last look of some transfers: then the one before counts.
+        if !waits.is_empty() {
+            self.data_waited = Some(waits.iter().sum::<f64>() / waits.len() as f64);
+        }
+        let network = |name: &str| name == "pt-send" || name == "pt-recv";
+        most(&mut self.network, seen.iter().filter(|(_, h)| network(&h.name)));
+        most(&mut self.hungriest, seen.iter());
     }
+}
+
+/// Keeps the one that wants a processor most, by what is seen now.
+fn most<'a>(
+    kept: &mut Option<(u32, HungryThread)>,
+    seen: impl Iterator<Item = &'a (u32, HungryThread)> + Clone,
+) {
+    let want = |(_, h): &(u32, HungryThread)| h.ran + h.waited;
+    let old = kept.take().filter(|(id, _)| seen.clone().all(|(now, _)| now != id));
+    *kept = seen.cloned().chain(old).max_by(|a, b| want(a).total_cmp(&want(b)));
 }
 
 /// Threads of this process with nanoseconds run and waited (`schedstat`).
@@ -267,6 +281,19 @@ mod tests {
             assert!(hungriest.ran + hungriest.waited > 0.1, "{hungriest:?}");
         }
         assert!(sealing(packtrain_proto::Suite::Aes128Gcm).is_some());
+    }
+
+    #[test]
+    fn the_hungriest_thread_is_kept_by_what_is_seen_last() {
+        let thread = |id: u32, ran| (id, HungryThread { ran, ..HungryThread::default() });
+        let mut kept = None;
+        most(&mut kept, [thread(1, 0.5), thread(2, 0.4)].iter());
+        assert_eq!(kept.as_ref().map(|k| k.0), Some(1));
+        // Of one that is still there its newest share counts; one that has gone is remembered.
+        most(&mut kept, [thread(1, 0.3), thread(2, 0.4)].iter());
+        assert_eq!(kept.as_ref().map(|k| k.0), Some(2));
+        most(&mut kept, [thread(3, 0.1)].iter());
+        assert_eq!(kept.as_ref().map(|k| k.0), Some(2));
     }
 
     #[test]

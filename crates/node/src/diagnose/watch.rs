@@ -32,6 +32,7 @@ pub(crate) struct EndWatch {
     sealing: Option<DataRate>,
     looks: u64,
     full: u64,
+    wrote: (u64, Time),
 }
 
 impl EndWatch {
@@ -48,6 +49,7 @@ impl EndWatch {
             sealing: None,
             looks: 0,
             full: 0,
+            wrote: (0, now),
         }
     }
 
@@ -64,11 +66,23 @@ impl EndWatch {
     pub(crate) fn look(&mut self, full: bool) {
         self.looks += 1;
         self.full += u64::from(full);
+        self.note();
+    }
+
+    /// Notes when something was written last.
+    fn note(&mut self) {
+        let (data, small) = (self.meters.data.read(), self.meters.small.read());
+        let wrote = data.count + small.count;
+        if wrote != self.wrote.0 {
+            self.wrote = (wrote, clock::now());
+        }
     }
 
     /// What was seen so far.
     pub(crate) fn read(&mut self, net: Option<Net>, buffers: Option<Buffers>) -> End {
-        let elapsed = clock::now().since(self.begun);
+        self.note();
+        let now = clock::now();
+        let elapsed = now.since(self.begun);
         if self.sealing.is_none() && elapsed >= WORTH {
             self.sealing = system::sealing(self.suite);
         }
@@ -81,6 +95,7 @@ impl EndWatch {
             buffers,
             looks: self.looks,
             full: self.full,
+            rest: now.since(self.wrote.1),
             ..End::default()
         };
         self.meters.fill(&mut end);

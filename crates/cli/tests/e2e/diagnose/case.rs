@@ -164,10 +164,7 @@ impl Said {
             .collect();
         // What a table of causes and verdicts is made of.
         eprintln!("provoked {cause}: {}", list.join(", "));
-        if let Some(dir) = std::env::var_os("PACKTRAIN_E2E_KEEP") {
-            let name = format!("{cause}-{}.json", json["id"].as_str().unwrap_or("?"));
-            fs::write(PathBuf::from(dir).join(name), json.to_string()).expect("a place to keep it");
-        }
+        keep(cause, json);
         let pretty = serde_json::to_string_pretty(&json["findings"]).unwrap_or_default();
         let whole = format!("{pretty}\n{}\n{before}", json["evidence"]);
         assert_eq!(json["cause"], cause, "{whole}");
@@ -177,4 +174,21 @@ impl Said {
         assert!(first["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{whole}");
         assert!(json["ceilings"].as_array().is_some_and(|c| !c.is_empty()), "{whole}");
     }
+}
+
+/// Keeps the evidence in the folder `PACKTRAIN_E2E_KEEP`, as the judge's recorded runs are.
+fn keep(cause: &str, json: &Value) {
+    let Some(dir) = std::env::var_os("PACKTRAIN_E2E_KEEP") else { return };
+    let mut evidence = json["evidence"].clone();
+    if let Some(samples) = evidence["path"]["samples"].as_array_mut() {
+        for sample in samples {
+            let fields = ["span", "sent", "arrived", "lost", "queue"];
+            *sample = fields.iter().map(|field| sample[field].clone()).collect();
+        }
+    }
+    let thread = std::thread::current();
+    let test = thread.name().and_then(|name| name.rsplit(':').next()).unwrap_or("test").to_owned();
+    let kept = serde_json::json!({ "provoked": cause, "test": test, "evidence": evidence });
+    let name = format!("{test}-{}.json", json["id"].as_str().unwrap_or("?"));
+    fs::write(PathBuf::from(dir).join(name), format!("{kept}\n")).expect("a place to keep it");
 }

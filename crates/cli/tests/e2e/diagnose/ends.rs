@@ -48,6 +48,34 @@ fn a_slow_disk_to_write_to() {
     target.is("target-disk");
 }
 
+/// The data is there in a second; that it is on stable storage takes three times that.
+#[test]
+#[ignore = "namespaces"]
+fn syncs_that_take_long_at_the_end() {
+    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    if !has("strace") {
+        return;
+    }
+    let mut target = Case::new("--rate 500mbit --rtt 4ms", "", 50);
+    target.far_wrap = slowed("fdatasync,fsync,syncfs", 1_500_000);
+    target.is("target-disk");
+}
+
+/// The same syncs beside a path that is slow itself.
+#[test]
+#[ignore = "namespaces"]
+fn syncs_that_go_on_beside_a_full_path() {
+    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    if !has("strace") {
+        return;
+    }
+    let mut path = Case::new("--rate 50mbit --rtt 20ms", "", 50);
+    path.far_wrap = slowed("fdatasync,fsync,syncfs", 700_000);
+    if let Some(said) = path.is("path-rate") {
+        assert!(said.before.contains("\"verdict\":null"), "{}", said.before);
+    }
+}
+
 #[test]
 #[ignore = "namespaces"]
 fn a_slow_file_server_to_read_from() {
@@ -79,7 +107,7 @@ fn a_slow_file_server_to_write_to() {
 fn many_small_files() {
     let Some(_alone) = quiet("other work changes the verdict") else { return };
     let mut case = Case::new("--rate 1gbit --rtt 2ms", "", 0);
-    case.files = 6_000;
+    case.files = 16_000;
     case.is("small-files");
 }
 
@@ -88,7 +116,8 @@ fn many_small_files() {
 fn others_use_the_receivers_processor() {
     let Some(_alone) = quiet("the other core has to be free for the sender") else { return };
     let mut receiver = Case::new("--rate 400mbit --rtt 10ms", "", 60);
-    receiver.far = spinning(&receiver, 4);
+    // So many that what the network thread needs for this path is more than its share.
+    receiver.far = spinning(&receiver, 24);
     receiver.far_wrap = "taskset -c 0".to_owned();
     receiver.near_wrap = "taskset -c 1".to_owned();
     receiver.is("receiver-cpu");

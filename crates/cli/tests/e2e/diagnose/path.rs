@@ -51,7 +51,7 @@ fn others_fill_the_path() {
 #[ignore = "namespaces"]
 fn a_link_with_errors_and_tcp() {
     let Some(_alone) = quiet("other work changes the verdict") else { return };
-    let mut case = Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport tcp", 4);
+    let mut case = Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport tcp", 12);
     // A control that takes losses for congestion.
     case.near = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control;".to_owned();
     case.is("link-errors");

@@ -22,6 +22,11 @@ pub(super) struct Held {
     pub(super) room: f64,
     /// How much the sink's memory was full.
     pub(super) full: f64,
+    /// How much of the path was left over (1: much, or nobody knows).
+    pub(super) spare: f64,
+    /// The share of the time in which a network thread waited for a core, at the worse end: what it
+    /// measured of the path is then the machine's as well.
+    pub(super) blurred: f64,
 }
 
 impl Held {
@@ -30,12 +35,20 @@ impl Held {
         let waits = evidence.path.as_ref().map_or(Waits::default(), |p| p.waits.and(&p.mover));
         let share = |n: u64| n as f64 / waits.total().max(1) as f64;
         let full = evidence.sink.as_ref().map_or(0.0, |s| s.full as f64 / s.looks.max(1) as f64);
+        let spare = evidence.path.as_ref().map_or(1.0, super::path::spare);
         Self {
             work: share(waits.work),
             bytes: share(waits.bytes),
             path: share(waits.window + waits.pace),
             room: share(waits.room + waits.word),
             full,
+            spare,
+            blurred: [&evidence.source, &evidence.sink]
+                .into_iter()
+                .flatten()
+                .filter_map(|end| end.cpu.network.as_ref().or(end.cpu.hungriest.as_ref()))
+                .map(|thread| thread.waited)
+                .fold(0.0, f64::max),
         }
     }
 
@@ -54,7 +67,7 @@ pub(super) fn look(evidence: &Evidence, found: &mut Vec<Finding>) {
         source_disk(end, &held, found);
         source_names(end, &held, found);
         let kept = held.room.max(held.path * 0.5);
-        processor(evidence, end, PartRole::Source, 1.0 - kept, found);
+        processor(evidence, end, PartRole::Source, (1.0 - kept, held.spare), found);
     }
     if let Some(end) = &evidence.sink {
         quota(end, PartRole::Sink, found);
@@ -62,7 +75,8 @@ pub(super) fn look(evidence: &Evidence, found: &mut Vec<Finding>) {
         target_disk(evidence, end, &held, found);
         target_names(end, &held, found);
         let drops = evidence.path.as_ref().map_or(0.0, super::path::host_share);
-        processor(evidence, end, PartRole::Sink, held.by_sink().max(drops).max(held.work), found);
+        let weight = held.by_sink().max(drops).max(held.work);
+        processor(evidence, end, PartRole::Sink, (weight, held.spare), found);
     }
     small_files(evidence, &held, found);
 }
@@ -131,7 +145,7 @@ fn processor(
     evidence: &Evidence,
     end: &End,
     role: PartRole,
-    weight: f64,
+    (weight, spare): (f64, f64),
     found: &mut Vec<Finding>,
 ) {
     let cpu = &end.cpu;
@@ -142,9 +156,13 @@ fn processor(
     let strength = (ramp(want, 0.6, 0.9))
         .max(ramp(waited, 0.15, 0.4) * ramp(want, 0.5, 0.75))
         .max(ramp(used, 0.6, 0.9));
-    // Wanting much is a limit only if the others wait for this end.
-    // Who is kept from a core makes the others wait in many ways.
-    let weight = ramp(weight, 0.1, 0.5).max(ramp(waited, 0.3, 0.6));
+    // Wanting much is a limit only if the others wait for this end. A network thread that is kept
+    // from a core makes them wait in many ways, but not where the path is full nevertheless; those
+    // that read and write step back for it.
+    let network = cpu.network.as_ref().map_or(waited, |thread| thread.waited);
+    let kept = ramp(network, 0.3, 0.6) * spare;
+    let runs = cpu.hungriest.as_ref().map_or(0.0, |thread| thread.ran);
+    let weight = (ramp(weight, 0.1, 0.5) * spare.max(ramp(runs, 0.6, 0.8))).max(kept);
     let sure = strength * (0.55 + 0.37 * weight);
     let cause = match role {
         PartRole::Source => Limiter::SenderCpu,
@@ -186,8 +204,7 @@ fn processor(
 }
 
 fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
-    let waiting =
-        without_cores(end, "read-", Work::share(end.data.idle(), end.elapsed, end.threads));
+    let waiting = without_cores(end, Work::share(end.data.idle(), end.elapsed, end.threads));
     let mut sure = 0.94 * ramp(waiting, 0.2, 0.6);
     // Who is slow is waited for; without such counts (a local copy) the time has to speak.
     sure *= 0.6 + 0.4 * ramp(held.bytes.max(held.work), 0.15, 0.4);
@@ -206,14 +223,10 @@ fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
     );
 }
 
-/// What is left of the share of time in which these threads' work stood still when the time in which
-/// they waited for a core, not for a disk, is taken off. Only the thread that waited most is known;
-/// those that work less often waited less.
-fn without_cores(end: &End, name: &str, share: f64) -> f64 {
-    let waited = end.cpu.hungriest.as_ref().map_or(0.0, |thread| {
-        if thread.name.starts_with(name) { thread.waited } else { 0.5 * thread.waited }
-    });
-    (share - waited).max(0.0)
+/// What is left of the share of time in which the threads' work with data stood still when the time
+/// in which they waited for a core, not for a disk, is taken off.
+fn without_cores(end: &End, share: f64) -> f64 {
+    (share - end.cpu.data_waited.unwrap_or(0.0)).max(0.0)
 }
 
 fn mean(work: &Work) -> String {
@@ -222,14 +235,15 @@ fn mean(work: &Work) -> String {
 
 fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Finding>) {
     let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
-    let writing = without_cores(end, "write-", writing);
+    let writing = without_cores(end, writing);
     let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
-    let syncing = without_cores(end, "write-", syncing);
+    // Syncs go on beside the writing and keep nobody; those at the end are waited for.
+    let rest = Work::share(end.rest, end.elapsed, 1).min(syncing);
     // A sender that is through waits for the rest to be written.
     let waiting = held.by_sink().max(held.work);
-    let weight = if evidence.local { 1.0 } else { 0.6 + 0.4 * ramp(waiting, 0.15, 0.4) };
-    // What is synced at the end is waited for whatever the sender did meanwhile.
-    let sure = (0.94 * ramp(writing, 0.2, 0.6) * weight).max(0.92 * ramp(syncing, 0.35, 0.7));
+    let weight = if evidence.local { 1.0 } else { ramp(waiting, 0.1, 0.35) };
+    let sure =
+        (0.94 * ramp(writing, 0.2, 0.6) * (0.5 + 0.5 * weight)).max(0.92 * ramp(rest, 0.25, 0.5));
     found.push(
         Finding::new(
             Limiter::TargetDisk,
@@ -240,7 +254,8 @@ fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Find
              syncs: cp ends when everything is on stable storage",
         )
         .fact("writers waited for the disk", percent(writing))
-        .fact("syncing took", percent(syncing))
+        .fact("syncing went on", percent(syncing))
+        .fact("syncing at the end, with nothing left to write", percent(rest))
         .fact("a sync took", seconds(end.sync.each()))
         .fact("sender waited for room there", percent(held.by_sink())),
     );

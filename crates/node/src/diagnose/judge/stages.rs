@@ -71,12 +71,16 @@ pub(super) fn ceilings(evidence: &Evidence) -> Vec<Ceiling> {
         }
         let bytes = end.data.bytes + end.small.bytes;
         let work = (end.data.wall + end.small.wall + end.hash.wall) / end.threads.max(1);
-        let by = if end.sync.wall > work {
+        let synced = end.sync.wall > work;
+        let by = if synced {
             "by the time that syncing took".to_owned()
         } else {
             format!("by the time that {} writers spent", end.threads.max(1))
         };
-        found.extend(rate(bytes, work.max(end.sync.wall), Stage::Write, by));
+        // Syncs that went on beside the writing would have had more to do each.
+        let beside = synced && Work::share(end.rest, end.elapsed, 1) < 0.2;
+        let write = rate(bytes, work.max(end.sync.wall), Stage::Write, by);
+        found.extend(write.map(|ceiling| Ceiling { at_least: beside, ..ceiling }));
     }
     found
 }
@@ -133,12 +137,15 @@ fn network(end: &End, stage: Stage) -> Option<Ceiling> {
 
 fn path(evidence: &Evidence) -> Option<Ceiling> {
     let path = evidence.path.as_ref().filter(|_| !evidence.local)?;
-    let best = path.samples.iter().filter(|s| s.span >= Duration::from_millis(50));
-    let best = best.map(|s| DataRate::from_bytes_over(s.arrived, s.span)).max();
+    let long = path.samples.iter().filter(|s| s.span >= Duration::from_millis(50));
+    let mut rates: Vec<_> = long.map(|s| DataRate::from_bytes_over(s.arrived, s.span)).collect();
+    rates.sort_unstable();
+    // One in twenty may be what a pause had kept back.
+    let best = rates.len().checked_sub(1).map(|last| rates[last - rates.len() / 20]);
     let tcp = path.tcp.as_ref().and_then(|t| Some(t.best_rate?.mul_f64(t.streams.max(1) as f64)));
     let seen = best.max(tcp);
     let (rate, by) = match (path.capacity, seen) {
-        (Some(capacity), Some(seen)) if capacity >= seen => {
+        (Some(capacity), Some(seen)) if capacity.mul_f64(1.2) >= seen => {
             (capacity, "by how trains of packets spread")
         }
         (_, Some(seen)) => (seen, "the best tenth of a second seen"),
@@ -176,8 +183,8 @@ pub(super) fn probed(ceilings: &[Ceiling]) -> Option<Finding> {
         Stage::Path => (
             Limiter::PathRate,
             "the path would be the limit",
-            "nothing at the ends would help: a faster path, or fewer bytes (`tar -cf - DIR | \
-             zstd -T0 | packtrain cp - HOST:DIR.tar.zst`)",
+            "a faster path, or fewer bytes (`tar -cf - DIR | zstd -T0 | packtrain cp - \
+             HOST:DIR.tar.zst`); no setting at the ends would",
         ),
         Stage::Decrypt => (
             Limiter::ReceiverCpu,
