@@ -41,7 +41,11 @@ pub struct Collector {
     started: Time,
     /// Lost ranges from `first` on, behind the window's end too.
     lost: Vec<(u64, u64)>,
+    /// How many packets these are.
+    told: u64,
     host_drops: u64,
+    /// Those of them that were told while the window waited for its end.
+    late_drops: u64,
     closing: Option<Closing>,
 }
 
@@ -64,7 +68,9 @@ impl Collector {
             longest,
             started: now,
             lost: Vec::new(),
+            told: 0,
             host_drops: 0,
+            late_drops: 0,
             closing: None,
         }
     }
@@ -97,6 +103,26 @@ impl Collector {
         feedback.lost.iter().any(|l| l.first.saturating_add(u64::from(l.count)) > self.first)
     }
 
+    /// Losses told so far from the window's first packet on.
+    pub fn lost(&self) -> u64 {
+        self.told
+    }
+
+    /// Those of them that the receiving host has not counted.
+    pub fn unexplained(&self) -> u64 {
+        self.told.saturating_sub(self.host_drops)
+    }
+
+    /// Packets sent from the window's first on.
+    pub fn sent(&self) -> u64 {
+        self.next - self.first
+    }
+
+    /// When the window's first packet left.
+    pub fn started(&self) -> Time {
+        self.started
+    }
+
     /// Packets left.
     pub fn on_sent(&mut self, sent: &Sent) {
         if self.next == self.first {
@@ -112,6 +138,9 @@ impl Collector {
     /// Takes what is told; gives the window that this ends.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) -> Option<LossWindow> {
         self.host_drops = self.host_drops.saturating_add(feedback.host_drops);
+        if self.closing.is_some() {
+            self.late_drops = self.late_drops.saturating_add(feedback.host_drops);
+        }
         for loss in feedback.lost {
             let end = loss.first.saturating_add(u64::from(loss.count)).min(self.next);
             self.lose(loss.first.max(self.first), end);
@@ -132,6 +161,7 @@ impl Collector {
             return;
         }
         let count = self.lost.len();
+        self.told += end - first;
         match self.lost.last_mut() {
             Some(last) if last.1 == first => last.1 = end,
             _ if count < MOST_RANGES => self.lost.push((first, end)),
@@ -144,18 +174,23 @@ impl Collector {
         let inside = self.lost.iter().filter(|(a, _)| *a < end);
         let lost = inside.map(|(a, b)| (a - first) as usize..(b.min(&end) - first) as usize);
         let signature = Signature::from_lost((end - first) as usize, lost).unwrap_or_default();
-        let host_drops = Some(self.host_drops);
+        // Drops are told before the losses that they made. Of those told last, what this window did
+        // not lose is of packets behind it.
+        let excess = self.host_drops.saturating_sub(signature.lost() as u64).min(self.late_drops);
+        let host_drops = Some(self.host_drops - excess);
         let behind: Vec<_> =
             self.lost.iter().filter(|(_, b)| *b > end).map(|(a, b)| ((*a).max(end), *b)).collect();
         self.begin(now, end);
-        self.lost = behind;
+        self.told = behind.iter().map(|(a, b)| b - a).sum();
+        (self.lost, self.host_drops) = (behind, excess);
         LossWindow { number, signature, host_drops }
     }
 
     fn begin(&mut self, now: Time, first: u64) {
         (self.number, self.first, self.started) = (self.number + 1, first, now);
         self.lost.clear();
-        self.host_drops = 0;
+        self.told = 0;
+        (self.host_drops, self.late_drops) = (0, 0);
         self.closing = None;
     }
 }

@@ -33,7 +33,7 @@ fn decrease(w: f64) -> f64 {
 
 /// By how many packets a window of `w` grows a round trip: `w^2 p(w) 2 b(w) / (2 - b(w))`, where
 /// `p(w)` is the straight line between the two points on logarithmic scales (section 5).
-fn increase(w: f64) -> f64 {
+pub(crate) fn increase(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return 1.0;
     }

@@ -1,19 +1,20 @@
 //! What the path was found to have, where nobody asked for a rate.
 //!
 //! A rate that was measured once is a little wrong, and wrong by more when somebody comes or
-//! leaves. What is below what the path has grows after clean windows. What is above it fills the
-//! queue before it loses anything: a queue that stands for three measurements of the delivery
-//! has shown what the path has, and the rate goes below that.
+//! leaves. What is below what the path has grows after clean windows, as HighSpeed TCP does. What is
+//! above it fills the queue before it loses anything: a queue that stands for three measurements of
+//! the delivery has shown what the path has, and the rate goes below that. A queue that two such
+//! steps do not move is somebody else's: then losses alone say what may be sent.
 
 use packtrain_units::{Duration, Time};
 
 use super::launch::LANDING;
+use crate::highspeed::increase;
 
-/// It grows by this after a window without losses and without a queue, and by twice as much
-/// when it grew in the window before, up to that.
-const GROWTH: (f64, f64) = (1.0 / 16.0, 1.0 / 8.0);
-/// After growth that made a queue so many windows pass without growth.
-const PAUSE: u32 = 8;
+/// In one window it grows by no more than this.
+const GROWTH: f64 = 1.0 / 8.0;
+/// After growth that made a queue or a loss so many windows pass without growth.
+const PAUSE: u32 = 4;
 /// A queue stands when the round trip is longer than its least by an eighth and this.
 const QUEUE: Duration = Duration::from_millis(3);
 /// Spans of delivery that are averaged: each is a round trip or so, cut by when reports come.
@@ -22,32 +23,43 @@ const SPANS: u32 = 3;
 /// [`LANDING`] of the rate is twenty times its length, and at least so many round trips.
 const DRAIN: u64 = 2 * 20;
 const PATIENCE: u64 = 4;
+/// One measurement of the delivery lowers the rate to this share at most.
+pub(super) const LEAST_STEP: f64 = 0.85;
+/// So many corrections in a row that a queue outlives, and it is not ours.
+const CORRECTIONS: u32 = 2;
 
 /// The most that the path is believed to have, in bytes a second.
 #[derive(Debug)]
 pub(super) struct Found {
     most: f64,
-    /// What growth will add next, as a share.
-    growth: f64,
-    /// What it was before it grew last, while that is on trial.
+    /// What it was before it grew in this window, while that is on trial.
     before: Option<f64>,
+    /// When it grew last.
+    grown: Time,
     /// Windows without growth to come.
     pause: u32,
     /// Delivered while a queue stands: spans, and the sum of their rates.
     standing: Option<(u32, f64)>,
     /// Until then the last correction is given time.
     calm: Time,
+    /// Corrections since there was no queue.
+    corrections: u32,
 }
 
 impl Found {
     /// It was found just now; the smoothed round trip still has the queue in it that told.
     pub(super) fn new(now: Time, rtt: Duration, most: f64) -> Self {
-        let (growth, calm) = (GROWTH.0, now + rtt * PATIENCE);
-        Self { most, growth, before: None, pause: 1, standing: None, calm }
+        let (grown, calm) = (now, now + rtt * PATIENCE);
+        Self { most, before: None, grown, pause: 1, standing: None, calm, corrections: 0 }
     }
 
     pub(super) fn most(&self) -> f64 {
         self.most
+    }
+
+    /// Whether a queue stands, ours or not.
+    pub(super) fn queued(rtt: Duration, least: Duration) -> bool {
+        rtt > least + least / 8 + QUEUE
     }
 
     /// Takes what is told of the round trip and, where a span ended, of the rate of delivery.
@@ -58,11 +70,11 @@ impl Found {
         (rtt, least): (Duration, Duration),
         delivered: Option<f64>,
     ) -> bool {
-        if rtt <= least + least / 8 + QUEUE {
-            self.standing = None;
+        if !Self::queued(rtt, least) {
+            (self.standing, self.corrections) = (None, 0);
             return false;
         }
-        if now < self.calm {
+        if now < self.calm || self.corrections >= CORRECTIONS {
             return false;
         }
         let Some((spans, sum)) = &mut self.standing else {
@@ -78,24 +90,27 @@ impl Found {
         let rate = *sum / f64::from(*spans);
         self.standing = None;
         self.calm = now + ((rtt - least) * DRAIN).max(rtt * PATIENCE);
-        if self.ungrow() {
-            return true;
-        }
-        self.pause = PAUSE;
-        let lower = self.most.min(rate * LANDING);
-        std::mem::replace(&mut self.most, lower) > lower
+        self.corrections += 1;
+        // What it grew from was grown to before, and one measurement may be a bad one.
+        let grown = self.ungrow();
+        let least = if grown { self.most * LEAST_STEP } else { 0.0 };
+        self.lower((rate * LANDING).max(least)) || grown
+    }
+
+    /// Growth has brought no queue so far: `increase` of RFC 3649 a round trip, of packets of
+    /// so many bytes.
+    pub(super) fn climb(&mut self, now: Time, rtt: f64, mtu: f64, ceiling: f64) {
+        let rounds = (now.since(self.grown).as_secs_f64() / rtt).min(1.0);
+        self.grown = now;
+        let Some(before) = self.before.filter(|_| self.standing.is_none()) else { return };
+        let step = increase(self.most * rtt / mtu) * mtu / rtt * rounds;
+        self.most = (self.most + step).min(before * (1.0 + GROWTH)).min(ceiling).max(before);
     }
 
     /// A window without losses of the network's was used to the full.
-    pub(super) fn grow(&mut self, ceiling: f64) {
-        let went_well = self.before.take().is_some();
-        self.growth = if went_well { (self.growth * 2.0).min(GROWTH.1) } else { GROWTH.0 };
-        if self.pause > 0 {
-            self.pause -= 1;
-        } else if self.standing.is_none() && self.most < ceiling {
-            self.before = Some(self.most);
-            self.most = (self.most * (1.0 + self.growth)).min(ceiling);
-        }
+    pub(super) fn grow(&mut self) {
+        self.before = (self.pause == 0).then_some(self.most);
+        self.pause = self.pause.saturating_sub(1);
     }
 
     /// A window passed in which it was not what limited.
@@ -108,6 +123,14 @@ impl Found {
         let Some(before) = self.before.take() else { return false };
         (self.most, self.pause) = (before, PAUSE);
         true
+    }
+
+    /// The path was seen to have no more than this; true if that is news.
+    pub(super) fn lower(&mut self, most: f64) -> bool {
+        // Beside somebody else's queue there is no telling, and his share changes.
+        self.pause = if self.corrections >= CORRECTIONS { 1 } else { PAUSE };
+        let lower = self.most.min(most);
+        std::mem::replace(&mut self.most, lower) > lower
     }
 }
 
@@ -143,23 +166,49 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_faster_when_that_went_well_and_takes_back_what_made_a_queue() {
+    fn a_queue_that_outlives_two_corrections_is_somebody_elses() {
         let (mut found, mut now) = (Found::new(Time::ZERO, Duration::ZERO, 100.0), Time::ZERO);
-        let mut seen = Vec::new();
-        for _ in 0..4 {
-            found.grow(1e9);
-            seen.push(found.most());
+        assert_eq!(spans(&mut found, &mut now, 20, 30, 80.0), 1);
+        assert_eq!(found.most(), 76.0);
+        assert_eq!(spans(&mut found, &mut now, 30, 30, 60.0), 1);
+        assert_eq!(found.most(), 57.0);
+        assert_eq!(spans(&mut found, &mut now, 400, 30, 40.0), 0);
+        assert_eq!(found.most(), 57.0);
+        // It went, and comes back.
+        spans(&mut found, &mut now, 1, 0, 50.0);
+        assert_eq!(spans(&mut found, &mut now, 6, 30, 50.0), 1);
+    }
+
+    #[test]
+    fn it_grows_as_highspeed_does_and_takes_back_what_made_a_queue() {
+        let rate = 100e6;
+        let (mut found, mut now) = (Found::new(Time::ZERO, Duration::ZERO, rate), Time::ZERO);
+        let round = |found: &mut Found, now: &mut Time| {
+            *now += LEAST;
+            found.climb(*now, LEAST.as_secs_f64(), 1_500.0, 1e9);
+        };
+        found.grow();
+        round(&mut found, &mut now);
+        assert_eq!(found.most(), rate, "not at once");
+        found.grow();
+        round(&mut found, &mut now);
+        // 2,667 packets in flight; a(w) is 14 there (RFC 3649 appendix B: at 2,699).
+        let more = (found.most() - rate) * LEAST.as_secs_f64() / 1_500.0;
+        assert!((13.5..14.5).contains(&more), "{more}");
+        for _ in 0..1_000 {
+            round(&mut found, &mut now);
         }
-        assert_eq!(seen[..2], [100.0, 106.25]);
-        assert!((seen[3] / seen[2] - 1.125).abs() < 1e-9, "{seen:?}");
-        assert_eq!(spans(&mut found, &mut now, 2, 20, 110.0), 1);
-        assert_eq!(found.most(), seen[2]);
+        assert_eq!(found.most(), rate * (1.0 + GROWTH), "in one window");
+        assert_eq!(spans(&mut found, &mut now, 2, 20, rate * 1.1), 1);
+        assert_eq!(found.most(), rate);
         for _ in 0..PAUSE {
-            found.grow(1e9);
-            assert_eq!(found.most(), seen[2]);
+            found.grow();
+            round(&mut found, &mut now);
+            assert_eq!(found.most(), rate);
         }
         spans(&mut found, &mut now, 1, 0, 110.0);
-        found.grow(120.0);
-        assert_eq!(found.most(), 120.0, "never above the ceiling");
+        found.grow();
+        round(&mut found, &mut now);
+        assert!(found.most() > rate);
     }
 }

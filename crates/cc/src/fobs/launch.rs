@@ -15,6 +15,9 @@ const SPAN: Duration = Duration::from_millis(20);
 const FOLLOWS: f64 = 0.75;
 /// ...unless it grows on: then it is only late, so many steps at most.
 const PATIENCE: u32 = 2;
+/// Where the host drops, the flow holds its pace at what comes through, and gives that up where
+/// it does not help: so many steps take longer than that trial.
+const HOST_PATIENCE: u32 = 20;
 /// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
 pub(super) const LANDING: f64 = 0.95;
 /// For the same reason a measurement counts only with a quarter of the one before in it, or to
@@ -37,8 +40,11 @@ pub(super) struct Launch {
     last: Option<f64>,
     /// The receiving host dropped something.
     host: bool,
+    /// The path was seen to have no more: a queue, or losses that are not the host's.
+    path: bool,
     sent: u64,
     lost: u64,
+    dropped: u64,
     flat: u32,
     queued: Option<Time>,
     /// The limit was found; until then the queue empties.
@@ -48,8 +54,23 @@ pub(super) struct Launch {
 impl Launch {
     pub(super) fn new() -> Self {
         let (from, since, last, queued, retreat) = (None, None, None, None, None);
-        let (rate, best, sent, lost, flat, host) = (FIRST.1, 0.0, 0, 0, 0, false);
-        Self { rate, from, since, best, last, host, sent, lost, flat, queued, retreat }
+        let (rate, best, sent, lost, dropped, flat) = (FIRST.1, 0.0, 0, 0, 0, 0);
+        let (host, path) = (false, false);
+        Self {
+            rate,
+            from,
+            since,
+            best,
+            last,
+            host,
+            path,
+            sent,
+            lost,
+            dropped,
+            flat,
+            queued,
+            retreat,
+        }
     }
 
     /// One that goes on from this rate.
@@ -59,12 +80,23 @@ impl Launch {
 
     /// One that went too far and will land at `rate`.
     pub(super) fn retreat(now: Time, rtt: Duration, rate: f64) -> Self {
-        Self { best: rate / LANDING, retreat: Some(now + rtt + SPAN), ..Self::new() }
+        let retreat = Some(now + rtt + SPAN);
+        Self { best: rate / LANDING, retreat, path: true, ..Self::new() }
     }
 
     /// Whether the host set the limit, or may have.
     pub(super) fn met_host(&self) -> bool {
         self.host
+    }
+
+    /// Whether it met the path's limit.
+    pub(super) fn met_path(&self) -> bool {
+        self.path
+    }
+
+    /// Where it began, if another was before it.
+    pub(super) fn from(&self) -> Option<f64> {
+        self.from
     }
 
     /// Bytes a second.
@@ -87,6 +119,7 @@ impl Launch {
         let now = feedback.now;
         let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
         self.host |= feedback.host_drops > 0;
+        self.dropped = self.dropped.saturating_add(feedback.host_drops);
         let before = self.best;
         if let Some(rate) = delivered {
             let mean = self.last.replace(rate).map_or(rate, |last| (last + 3.0 * rate) / 4.0);
@@ -111,9 +144,10 @@ impl Launch {
         }
         let queued = self.queued.is_some_and(|since| now.since(since) >= rtt / 4);
         // What a host drops is no limit of the path, as long as delivery follows.
-        let lossy = self.lost > LOSS.0 && self.lost as f64 > LOSS.1 * self.sent as f64;
-        let lossy = lossy && !self.host;
+        let lost = self.lost.saturating_sub(self.dropped);
+        let lossy = lost > LOSS.0 && lost as f64 > LOSS.1 * self.sent as f64;
         if (queued || lossy) && self.best > 0.0 {
+            self.path = true;
             self.retreat = Some(now + rtt + SPAN);
             return None;
         }
@@ -129,7 +163,7 @@ impl Launch {
         } else {
             self.flat = if self.best > before * 1.1 { self.flat } else { self.flat + 1 };
             self.since = Some(now);
-            if self.flat > PATIENCE {
+            if self.flat > if self.host { HOST_PATIENCE } else { PATIENCE } {
                 self.retreat = Some(now + rtt + SPAN);
             }
         }
@@ -138,7 +172,7 @@ impl Launch {
 
     fn step(&mut self, now: Time, rate: f64) {
         (self.rate, self.since) = (rate, Some(now));
-        (self.sent, self.lost, self.flat) = (0, 0, 0);
+        (self.sent, self.lost, self.dropped, self.flat) = (0, 0, 0, 0);
     }
 }
 

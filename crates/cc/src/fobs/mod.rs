@@ -7,6 +7,9 @@
 //! rate is updated as if nothing were lost). Otherwise the loss enters the long-term rate p, the
 //! window is w(p) of HighSpeed TCP or, below Low_Window, of standard TCP, and the rate is w / RTT.
 //!
+//! With `packets` p counts lost packets, as in the paper. Else it counts loss events, for which
+//! the response functions were derived.
+//!
 //! | file | what |
 //! |---|---|
 //! | `options` | window or rate mode, whose verdict counts, sizes |
@@ -21,11 +24,11 @@ mod response;
 
 use std::collections::VecDeque;
 
-use packtrain_loss::{Cause, Signature, Verdict};
+use packtrain_loss::{Cause, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use self::found::Found;
-use self::launch::{Launch, bytes};
+use self::found::{Found, LEAST_STEP};
+use self::launch::{LANDING, Launch, bytes};
 pub use self::options::{Count, Judge, Mode, Options};
 use self::response::LongTerm;
 pub use self::response::window;
@@ -44,6 +47,21 @@ const SURE: f64 = 0.95;
 const MOST_WAITING: usize = 4;
 /// A launch that turns out to have gone too far is corrected so often before its losses count.
 const LANDINGS: u32 = 3;
+/// A loss that the host's counter does not explain ends a window when it has so many packets,
+/// for which classifiers have models, or is so old.
+const SHORT_WINDOW: (u64, Duration) = (WINDOW_PACKETS[2], Duration::from_secs(1));
+/// Losses that the counter leaves unexplained, and what share of them all, are not one too many:
+/// it may be out by a few.
+const SLACK: (u64, u64) = (2, 50);
+/// Losses so many round trips apart are two events: one is told, a round trip later the window
+/// ends, and after another one it is judged.
+const REACTION: f64 = 3.0;
+/// After windows that say that there is more a launch is repeated; one that found a tenth more
+/// or less lets twice as many windows pass, up to this.
+const MOST_REST: u32 = 16;
+const NEWS: f64 = 1.1;
+/// Below this share of what the path was found to have it is worth it.
+const WORTH: f64 = 0.5;
 /// Never slower than so many packets a round trip.
 const LEAST_PACKETS: f64 = 2.0;
 /// The rate before anything is known, in bytes a second: a packet in about a millisecond.
@@ -78,6 +96,10 @@ pub struct Fobs {
     landing: u32,
     /// What was found is what a host had that dropped, and maybe not what the path has.
     host_found: bool,
+    /// Good windows to pass before the launch is repeated, and before the next repetition.
+    rest: (u32, u32),
+    /// A queue stood in this window.
+    queued: bool,
     /// Nothing may be faster.
     ceiling: f64,
     rtt: Option<Duration>,
@@ -85,12 +107,24 @@ pub struct Fobs {
     delivered: f64,
     /// The application had too little to send in this window.
     app_limited: bool,
-    /// Rate mode: when the first loss of an event was told.
+    /// When the first loss was told that ends the window.
     event: Option<Time>,
-    /// Windows to be judged, and those given out: number, packets, lost.
+    /// Windows to be judged, and what is known of those given out.
     out: VecDeque<LossWindow>,
-    waiting: VecDeque<(u64, u64, u64)>,
+    waiting: VecDeque<Lossy>,
     verdicts: [u64; 2],
+}
+
+/// A window that lost something.
+#[derive(Debug)]
+struct Lossy {
+    number: u64,
+    packets: u64,
+    lost: u64,
+    /// As the host counted.
+    dropped: u64,
+    /// The first packets of its events.
+    events: Vec<u64>,
 }
 
 impl Fobs {
@@ -105,12 +139,14 @@ impl Fobs {
             mtu,
             collector: Collector::new(config.now, WINDOW_PACKETS[0], LONGEST_WINDOW),
             launch,
-            loss: LongTerm::default(),
+            loss: LongTerm::new(options.count),
             rate: asked.unwrap_or(LEAST_RATE),
             asked,
             found: Found::new(config.now, Duration::ZERO, ceiling),
             landing: LANDINGS,
             host_found: false,
+            rest: (1, 1),
+            queued: false,
             ceiling,
             rtt: config.rtt,
             least_rtt: config.rtt.unwrap_or(Duration::MAX),
@@ -149,67 +185,84 @@ impl Fobs {
     }
 
     fn on_launched(&mut self, now: Time, rate: f64) {
-        self.host_found = self.launch.take().is_some_and(|launch| launch.met_host());
+        let Some(launch) = self.launch.take() else { return };
+        self.host_found = launch.met_host() && !launch.met_path();
+        let mut rate = rate.clamp(LEAST_RATE, self.ceiling);
+        if let Some(from) = launch.from() {
+            // A host that slept just then says nothing.
+            rate = if launch.met_path() { rate } else { rate.max(from) };
+            self.rest.1 = if rate > NEWS * from { 1 } else { (self.rest.1 * 2).min(MOST_REST) };
+        }
+        self.rest.0 = self.rest.1;
         let rtt = Duration::from_secs_f64(self.rtt_secs());
-        self.found = Found::new(now, rtt, rate.clamp(LEAST_RATE, self.ceiling));
-        self.rate = self.found.most();
+        self.found = Found::new(now, rtt, rate);
+        self.rate = rate;
+        self.loss.restart();
         self.set_rate(true);
         self.collector.restart(now);
+        self.event = None;
+        self.queued = false;
         self.fit_window();
     }
 
     /// A window ended.
     fn on_window(&mut self, window: LossWindow) {
-        let (packets, lost) = (window.signature.len() as u64, self.lost(&window.signature));
+        let lossy = self.losses(&window);
         self.event = None;
         self.landing = 0;
-        if lost == 0 {
-            self.loss.clean(packets);
+        if lossy.lost == 0 {
+            self.loss.clean(lossy.packets);
             self.grow();
             self.set_rate(self.options.mode == Mode::Window);
-            if std::mem::take(&mut self.host_found) && self.rate >= self.most() {
-                (self.launch, self.landing) = (Some(Launch::again(self.rate)), LANDINGS);
-            }
+            self.launch_again();
         } else if self.options.judge == Judge::Blind {
             self.out.push_back(window);
-            self.on_congestion(packets, lost);
+            self.on_congestion(&lossy);
         } else {
-            self.waiting.push_back((window.number, packets, lost));
+            self.waiting.push_back(lossy);
             self.out.push_back(window);
         }
         while self.waiting.len() > MOST_WAITING {
             // Nobody judges, or too slowly.
-            if let Some((_, packets, lost)) = self.waiting.pop_front() {
-                self.on_congestion(packets, lost);
+            if let Some(lossy) = self.waiting.pop_front() {
+                self.on_congestion(&lossy);
             }
         }
         while self.out.len() > MOST_WAITING {
             self.out.pop_front();
         }
-        self.app_limited = false;
+        (self.app_limited, self.queued) = (false, false);
         self.fit_window();
     }
 
-    /// What of a window counts for the loss rate.
-    fn lost(&self, signature: &Signature) -> u64 {
-        if self.options.count == Count::Packets {
-            return signature.lost() as u64;
-        }
-        let round = (self.rate * self.rtt_secs() / self.mtu).max(1.0) as usize;
-        let (mut events, mut behind) = (0, 0);
-        for loss in signature.losses() {
-            if loss.start >= behind {
-                (events, behind) = (events + 1, loss.start + round);
+    fn losses(&self, window: &LossWindow) -> Lossy {
+        let apart = (REACTION * self.rate * self.rtt_secs() / self.mtu).max(1.0) as u64;
+        let (mut events, mut behind) = (Vec::new(), 0);
+        for loss in window.signature.losses() {
+            if loss.start as u64 >= behind {
+                events.push(loss.start as u64);
+                behind = loss.start as u64 + apart;
             }
         }
-        events
+        Lossy {
+            number: window.number,
+            packets: window.signature.len() as u64,
+            lost: window.signature.lost() as u64,
+            dropped: window.host_drops.unwrap_or(0),
+            events,
+        }
     }
 
     /// The network lost something.
-    fn on_congestion(&mut self, packets: u64, lost: u64) {
+    fn on_congestion(&mut self, lossy: &Lossy) {
         self.verdicts[0] += 1;
-        self.loss.event(packets, lost);
-        self.found.ungrow();
+        let in_flight = self.rate * self.rtt_secs() / self.mtu;
+        self.loss.congestion(lossy.packets, lossy.lost, &lossy.events, in_flight);
+        let grown = self.found.ungrow();
+        if self.options.count == Count::Events && !grown {
+            let kept = 1.0 - lossy.lost as f64 / lossy.packets.max(1) as f64;
+            self.found.lower(self.rate * kept * LANDING);
+        }
         self.set_rate(true);
     }
 
@@ -219,6 +272,7 @@ impl Fobs {
         self.loss.clean(packets);
         self.grow();
         self.set_rate(true);
+        self.launch_again();
     }
 
     /// The rate for the loss so far; `both` ways, or only up.
@@ -236,10 +290,26 @@ impl Fobs {
     /// A rate that was measured was measured once: somebody may have left since.
     fn grow(&mut self) {
         let used = self.rate >= self.most() && !self.app_limited;
-        if self.asked.is_none() && used && self.delivered >= 0.9 * self.rate {
-            self.found.grow(self.ceiling);
+        // A host that drops delivers less than it was sent.
+        let follows = if self.verdicts[1] > 0 { 0.75 } else { 0.9 };
+        if self.asked.is_none() && used && self.delivered >= follows * self.rate {
+            self.found.grow();
         } else {
             self.found.settle();
+        }
+    }
+
+    /// A window was good. If the rate is what a host had once, or what the losses of another time
+    /// allow, the path may have more: a launch finds out in a few round trips.
+    fn launch_again(&mut self) {
+        let low = self.rate < WORTH * self.most() && self.options.count == Count::Events;
+        let used = !self.app_limited && self.asked.is_none() && !self.queued;
+        if self.launch.is_some() || !used || !(low || self.host_found) {
+            return;
+        }
+        self.rest.0 = self.rest.0.saturating_sub(1);
+        if self.rest.0 == 0 {
+            (self.launch, self.landing) = (Some(Launch::again(self.rate)), LANDINGS);
         }
     }
 
@@ -248,14 +318,51 @@ impl Fobs {
         let Some(rtt) = feedback.rtt.filter(|_| self.asked.is_none()) else { return };
         let delivered = feedback.delivery_rate.map(bytes);
         let rtts = (rtt.latest, self.least_rtt);
-        if !self.found.on_feedback(feedback.now, rtts, delivered) {
+        self.queued |= Found::queued(rtt.smoothed, self.least_rtt);
+        if self.found.on_feedback(feedback.now, rtts, delivered) {
+            if self.landing > 0 {
+                self.landing -= 1;
+                self.launch = Some(Launch::retreat(feedback.now, rtt.latest, self.found.most()));
+            }
+            self.set_rate_down();
             return;
         }
-        if self.landing > 0 {
-            self.landing -= 1;
-            self.launch = Some(Launch::retreat(feedback.now, rtt.latest, self.found.most()));
+        let all = self.rate >= self.found.most();
+        self.found.climb(feedback.now, self.rtt_secs(), self.mtu, self.ceiling);
+        if all {
+            self.set_rate(false);
         }
-        self.set_rate_down();
+    }
+
+    /// Whether the losses told end the window, a round trip after the first.
+    fn look_at_losses(&mut self, feedback: &Feedback<'_>) {
+        if self.event.is_none() {
+            let ends = match (self.options.mode, self.options.count) {
+                (Mode::Rate, _) => self.collector.concerns(feedback),
+                (Mode::Window, Count::Packets) => false,
+                (Mode::Window, Count::Events) => self.unexplained(),
+            };
+            self.event = ends.then_some(feedback.now);
+        }
+        let Some(at) = self.event else { return };
+        if self.options.count == Count::Events && self.unexplained() && self.found.ungrow() {
+            // What it grew from was grown to before.
+            let most = self.found.most();
+            self.found.lower((self.delivered * LANDING).max(most * LEAST_STEP));
+            self.set_rate_down();
+        }
+        let (packets, age) = SHORT_WINDOW;
+        let long = self.collector.sent() >= packets
+            || feedback.now.since(self.collector.started()) >= age
+            || self.options.mode == Mode::Rate;
+        if long && feedback.now >= at + Duration::from_secs_f64(self.rtt_secs()) {
+            self.collector.cut();
+        }
+    }
+
+    fn unexplained(&self) -> bool {
+        let (lost, unexplained) = (self.collector.lost(), self.collector.unexplained());
+        unexplained > SLACK.0 + lost / SLACK.1
     }
 
     fn set_rate_down(&mut self) {
@@ -299,21 +406,18 @@ impl CongestionController for Fobs {
         if let Some(launch) = &mut self.launch {
             let Some(rtt) = self.rtt else { return };
             let rtts = (rtt, self.least_rtt);
-            if let Some(rate) = launch.on_feedback(feedback, rtts, self.mtu, self.ceiling) {
+            // One that goes on does not ask for more than the path once gave.
+            let most = match launch.from() {
+                Some(_) if !self.host_found => self.found.most(),
+                _ => self.ceiling,
+            };
+            if let Some(rate) = launch.on_feedback(feedback, rtts, self.mtu, most) {
                 self.on_launched(now, rate);
             }
             return;
         }
         self.look_at_queue(feedback);
-        if self.options.mode == Mode::Rate {
-            if self.event.is_none() && self.collector.concerns(feedback) {
-                self.event = Some(now);
-            }
-            let rtt = Duration::from_secs_f64(self.rtt_secs());
-            if self.event.is_some_and(|at| now >= at + rtt) {
-                self.collector.cut();
-            }
-        }
+        self.look_at_losses(feedback);
         if let Some(window) = self.collector.on_feedback(feedback) {
             self.on_window(window);
         }
@@ -349,14 +453,23 @@ impl CongestionController for Fobs {
     }
 
     fn on_verdict(&mut self, _now: Time, number: u64, verdict: &Verdict) {
-        let Some(at) = self.waiting.iter().position(|(n, ..)| *n == number) else { return };
-        let Some((_, packets, lost)) = self.waiting.remove(at) else { return };
+        let Some(at) = self.waiting.iter().position(|w| w.number == number) else { return };
+        let Some(mut lossy) = self.waiting.remove(at) else { return };
         let cpu = match self.options.judge {
             Judge::Ours => verdict.cause == Cause::Cpu && verdict.p_cpu > SURE,
             Judge::Paper => verdict.paper.p_cpu > SURE,
             Judge::Blind => false,
         };
-        if cpu { self.on_host(packets) } else { self.on_congestion(packets, lost) }
+        if self.options.judge == Judge::Ours && self.options.count == Count::Events {
+            // What the host counted is not the network's, whatever lost the rest.
+            let all = lossy.lost;
+            lossy.lost = all.saturating_sub(lossy.dropped);
+            lossy.events.truncate(lossy.lost as usize);
+            if lossy.lost <= all / SLACK.1 {
+                return self.on_host(lossy.packets);
+            }
+        }
+        if cpu { self.on_host(lossy.packets) } else { self.on_congestion(&lossy) }
     }
 
     fn state(&self) -> String {

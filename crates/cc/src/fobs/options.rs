@@ -27,12 +27,13 @@ pub enum Judge {
 /// What the long-term loss rate is a rate of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
-    /// Lost packets, as in the paper.
+    /// Loss events, as the response functions mean it (RFC 5348 section 5.2): a queue that
+    /// overflows once is one, however much it drops. A loss that the host's counter does not
+    /// explain ends a window early.
     #[default]
-    Packets,
-    /// Losses that are a round trip apart, as the response functions mean it (RFC 5348 section
-    /// 5.2): a queue that overflows once is one event, however much it drops.
     Events,
+    /// Lost packets, by whole windows: the paper's law to the letter.
+    Packets,
 }
 
 /// One way to run the controller.
@@ -83,8 +84,8 @@ mod tests {
         assert_eq!(Options::parse("window"), Some(Options::default()));
         let all = Options::parse("25MB,rate,800mbit,paper").unwrap();
         assert_eq!((all.mode, all.judge), (Mode::Rate, Judge::Paper));
-        assert_eq!(all.count, Count::Packets);
-        assert_eq!(Options::parse("events").unwrap().count, Count::Events);
+        assert_eq!(all.count, Count::Events);
+        assert_eq!(Options::parse("packets").unwrap().count, Count::Packets);
         assert_eq!(all.window, Some(ByteCount(25_000_000)));
         assert_eq!(all.rate, Some(DataRate::from_mbps(800)));
         for bad in ["", "fast", "rate,", "0mbit", "0B", "12"] {

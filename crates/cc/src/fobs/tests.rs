@@ -201,8 +201,8 @@ fn events_count_what_overflows_once_as_one() {
         path.run(Duration::from_secs(60), &mut |w| Some(verdict(w, false)));
         path.mbps()
     };
-    let packets = run("fobs:window,200mbit,10MB");
-    let events = run("fobs:window,200mbit,10MB,events");
+    let packets = run("fobs:window,200mbit,10MB,packets");
+    let events = run("fobs:window,200mbit,10MB");
     assert!(packets < 10.0 && events > 100.0, "{packets} {events}");
 }
 

@@ -121,4 +121,6 @@ impl Agent for EngineReceiver {
 #[cfg(test)]
 mod estimate_tests;
 #[cfg(test)]
+mod fobs_tests;
+#[cfg(test)]
 mod tests;
