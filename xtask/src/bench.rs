@@ -35,6 +35,8 @@ const NEEDS: &[Need] = &[
 pub(crate) struct Plan {
     suites: Vec<String>,
     runs: usize,
+    /// The number of the first round, where earlier runs did the ones before.
+    first: usize,
     seconds: u32,
     file_mib: u64,
     small_files: u32,
@@ -47,6 +49,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The rounds: what is random in one depends on its number.
+    fn rounds(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.runs
+    }
+
     /// Whether this chance of loss is asked for.
     fn wants_loss(&self, loss: &str) -> bool {
         self.losses.as_ref().is_none_or(|list| list.split(',').any(|one| one == loss))
@@ -108,6 +115,7 @@ fn parse(args: &[String]) -> Result<Plan> {
     let mut plan = Plan {
         suites: Vec::new(),
         runs: 5,
+        first: 0,
         seconds: 8,
         file_mib: 4096,
         small_files: 100_000,
@@ -123,6 +131,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
         match arg.as_str() {
             "--runs" => plan.runs = value()?.parse().context("--runs")?,
+            "--first" => plan.first = value()?.parse().context("--first")?,
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
             "--dir" => plan.dir = value()?.into(),
             "--binary" => plan.binary = Some(value()?.into()),

@@ -102,7 +102,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         }
     }
     let mut late = Lateness::default();
-    for round in 0..plan.runs {
+    for round in plan.rounds() {
         for one in &contestants {
             let mut alone: Option<(&str, Run)> = None;
             for case in &cases {
@@ -113,11 +113,12 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
                 let bps = run.as_ref().map(|run| run.bps).map_err(|e| anyhow::anyhow!("{e:#}"));
                 report.add(case.key, one.name, round, bps.map(|bps| bps / 1e6));
                 let Ok(run) = run else { continue };
+                tell(report, case.key, one, round, &run);
                 match (case.share, &alone) {
                     (None, _) => alone = Some((case.rtt, run)),
                     (Some(key), Some((rtt, alone))) if *rtt == case.rtt => {
                         let seconds = f64::from(SECONDS);
-                        let may = alone.with_rivals(&rivals.phases(seconds), seconds);
+                        let may = run.deserves(alone, &rivals.phases(seconds), seconds);
                         report.add(key, one.name, round, Ok(100.0 * run.bps / may));
                     }
                     _ => {}
@@ -148,7 +149,7 @@ pub(super) fn congested(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<(
         report.suite(own, &title, "Mbit/s", true);
         report.suite(theirs, &format!("The same: what {cc} had meanwhile"), "Mbit/s", true);
     }
-    for round in 0..plan.runs {
+    for round in plan.rounds() {
         for (cc, own, theirs) in &suites {
             for one in &contestants {
                 let path = ["--rate", "200mbit", "--rtt", "40ms"];
@@ -162,6 +163,9 @@ pub(super) fn congested(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<(
                 );
                 let run = measure(lab, &path, round, &far, &near, one, &mut late);
                 let other = run.as_ref().map(|run| run.rival).unwrap_or_default();
+                if let Ok(run) = &run {
+                    tell(report, own, one, round, run);
+                }
                 report.add(own, one.name, round, run.map(|run| run.bps / 1e6));
                 if let Some(other) = other {
                     report.add(theirs, one.name, round, Ok(other / 1e6));
@@ -215,6 +219,15 @@ fn starved_near(one: &Contestant) -> String {
     )
 }
 
+/// Why it says that packets were lost.
+fn tell(report: &mut Report, key: &str, one: &Contestant, round: usize, run: &Run) {
+    if let Some(told) = &run.told {
+        let text =
+            format!("{}, round {}, was told why packets were lost: {told}.", one.name, round + 1);
+        report.remark(key, text);
+    }
+}
+
 /// What one run gave.
 struct Run {
     bps: f64,
@@ -222,17 +235,28 @@ struct Run {
     cpu: Option<f64>,
     /// What the other flow had meanwhile, in bits a second.
     rival: Option<f64>,
+    /// Why it says packets were lost.
+    told: Option<String>,
 }
 
 impl Run {
     /// The goodput for which the receiver has processor time among rivals: its even share of the
-    /// core at each time (by the scheduler's weights) buys what processor time bought when it was alone, and never more than
-    /// it reached then.
-    fn with_rivals(&self, phases: &[Phase], seconds: f64) -> f64 {
-        let bits_per_cpu = match self.cpu {
+    /// core at each time (by the scheduler's weights) buys what processor time bought when it was
+    /// alone or in this run, whichever is more, and never more than it reached alone. Under load more
+    /// datagrams come in one call, and each costs less.
+    fn deserves(&self, alone: &Self, phases: &[Phase], seconds: f64) -> f64 {
+        let bits_per_cpu = self.bits_per_cpu(seconds).max(alone.bits_per_cpu(seconds));
+        alone.with_rivals(bits_per_cpu, phases, seconds)
+    }
+
+    fn bits_per_cpu(&self, seconds: f64) -> f64 {
+        match self.cpu {
             Some(cpu) if cpu > 0.0 => self.bps * seconds / cpu,
             _ => f64::INFINITY,
-        };
+        }
+    }
+
+    fn with_rivals(&self, bits_per_cpu: f64, phases: &[Phase], seconds: f64) -> f64 {
         let (mut bits, mut busy) = (0.0, 0.0);
         for phase in phases {
             let span = phase.to.min(seconds) - phase.from;
@@ -287,8 +311,9 @@ fn measure(
     if emulation["command_exit_code"] != 0 {
         bail!("it failed with exit code {}", emulation["command_exit_code"]);
     }
-    let bps = (one.read)(&std::fs::read_to_string(&out).context("it left no figure")?)?;
-    Ok(Run { bps, cpu: cpu_seconds(&out.with_extension("cpu")), rival: rival(&out) })
+    let said = std::fs::read_to_string(&out).context("it left no figure")?;
+    let (bps, told) = ((one.read)(&said)?, (one.told)(&said));
+    Ok(Run { bps, told, cpu: cpu_seconds(&out.with_extension("cpu")), rival: rival(&out) })
 }
 
 impl Lateness {
@@ -336,14 +361,15 @@ mod tests {
     #[test]
     fn an_even_share_of_the_core_buys_what_it_bought_alone() {
         // 800 Mbit/s for half the core.
-        let alone = Run { bps: 8e8, cpu: Some(5.0), rival: None };
-        assert_eq!(alone.with_rivals(&[], 10.0), 8e8);
-        let with = |count| {
-            let phase = Phase { from: 0.0, to: 5.0, count, weight: 1.0 };
-            alone.with_rivals(&[phase], 10.0)
-        };
+        let run = |bps, cpu| Run { bps, cpu: Some(cpu), rival: None, told: None };
+        let (alone, dear) = (run(8e8, 5.0), run(1e8, 5.0));
+        assert_eq!(dear.deserves(&alone, &[], 10.0), 8e8);
+        let phase = |count| Phase { from: 0.0, to: 5.0, count, weight: 1.0 };
+        let with = |count| dear.deserves(&alone, &[phase(count)], 10.0);
         assert_eq!(with(1), 8e8, "half a core is what it needs");
         assert_eq!(with(7), 5e8, "an eighth buys 200 Mbit/s, for half the time");
+        let cheap = run(4e8, 1.0).deserves(&alone, &[phase(7)], 10.0);
+        assert_eq!(cheap, 6.5e8, "under load it bought 500");
     }
 
     #[test]

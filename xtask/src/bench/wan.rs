@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::Plan;
 use super::lab::{Lab, last_json, run_for};
@@ -38,6 +39,8 @@ pub(super) struct Contestant {
     pub(super) far: String,
     pub(super) near: String,
     pub(super) read: fn(&str) -> Result<f64>,
+    /// Why it says packets were lost, if it judges.
+    pub(super) told: fn(&str) -> Option<String>,
 }
 
 /// Every program once per round and loss.
@@ -132,7 +135,22 @@ pub(super) fn packtrain(
              --seconds {seconds} --json > \"$OUT\""
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
+        told: |text| verdict(&last_json(text).ok()?["loss_cause"]),
     }
+}
+
+/// The cause, how much of the losses the host counted, and lost bytes by who lost them.
+fn verdict(causes: &Value) -> Option<String> {
+    let cause = causes["cause"].as_str()?;
+    let share = causes["host_share"]
+        .as_f64()
+        .map_or_else(String::new, |share| format!(", the host counted {:.0} %", share * 100.0));
+    let megabytes = |name| causes[name].as_f64().unwrap_or_default() / 1e6;
+    Some(format!(
+        "{cause}{share} ({:.1} MB at the host, {:.1} MB on the path)",
+        megabytes("host"),
+        megabytes("path")
+    ))
 }
 
 /// The stock library. What counts is what its server received, which it says at the end.
@@ -146,6 +164,7 @@ pub(super) fn stock(program: &Path, seconds: u32) -> Contestant {
              until test -s \"$OUT\"; do sleep 0.05; done"
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
+        told: |_| None,
     }
 }
 
@@ -160,6 +179,7 @@ pub(super) fn kernel(name: &'static str, controller: &str, seconds: u32) -> Cont
              iperf3 -c {FAR} -p 7412 -C {controller} -J -t {seconds} > \"$OUT\""
         ),
         read: |text| number(&serde_json::from_str(text)?, "/end/sum_received/bits_per_second"),
+        told: |_| None,
     }
 }
 
