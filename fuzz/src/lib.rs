@@ -5,6 +5,7 @@
 //! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
 
 pub mod loss;
+pub mod sabul;
 pub mod udt4;
 
 use std::ffi::OsStr;
@@ -45,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "samples", body: samples, seeds: samples_seeds },
     Target { name: "scenario", body: scenario, seeds: scenario_seeds },
     Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
+    Target { name: "sabul", body: sabul::sabul, seeds: sabul::seeds },
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];

@@ -41,6 +41,8 @@ use packtrain_proto::{CloseReason, FlowError};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 pub use open::Listener;
+#[doc(hidden)]
+pub use open::{a_good_open, fuzz_open};
 pub use receive::Receiver;
 pub use send::Sender;
 

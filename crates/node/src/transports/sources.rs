@@ -520,3 +520,7 @@ pub(crate) fn causes(flow: &packtrain_proto::FlowStats) -> LossCause {
     }
     causes
 }
+
+#[cfg(test)]
+#[path = "sources_tests.rs"]
+mod tests;

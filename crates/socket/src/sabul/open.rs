@@ -71,6 +71,32 @@ impl Hello {
     }
 }
 
+/// For fuzzers: reads an Open, and what was read is written the same.
+///
+/// # Panics
+/// If not.
+#[doc(hidden)]
+pub fn fuzz_open(bytes: &[u8]) {
+    let Some(hello) = bytes.first_chunk().and_then(Hello::decode) else { return };
+    assert_eq!(hello.encode()[..], bytes[..HELLO]);
+    assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+}
+
+/// For fuzzers: an Open that is understood.
+#[doc(hidden)]
+pub fn a_good_open() -> Vec<u8> {
+    let hello = Hello {
+        sends: true,
+        port: 9,
+        buffer: ByteCount(1 << 20),
+        rate: DataRate::from_mbps(5),
+        mtu: ByteCount(1_472),
+        flow: 7,
+        secret: [3; 32],
+    };
+    hello.encode().to_vec()
+}
+
 /// What Open comes to.
 pub(super) struct Opened {
     pub(super) agreed: Agreed,
