@@ -19,6 +19,7 @@ mod request;
 mod route;
 mod serve;
 mod sim;
+mod stores;
 
 use std::ffi::OsString;
 

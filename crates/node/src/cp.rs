@@ -21,6 +21,7 @@ use crate::history;
 use crate::session::Stop;
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
+use crate::stores;
 use crate::transports::{Hints, Moved, SinkTransports, SourceTransports};
 use far::Far;
 use watch::Watch;
@@ -82,8 +83,10 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     if let Some(name) = request.tcp_cc.as_deref().filter(|_| local_source) {
         check_congestion(name).map_err(|e| usage(&e.to_string()))?;
     }
+    let store = request.sources.iter().chain([&request.dest]).any(stores::is_store);
     let watch = Watch::new(reporter, request);
     let ended = match (local_source, local_dest) {
+        _ if store => store_copy(request, &watch),
         (true, true) => local(request, &watch),
         (true, false) => push(request, &watch),
         (false, true) => pull(request, &watch),
@@ -199,6 +202,9 @@ fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
             | Location::Ssh { path, .. }
             | Location::Server { path, .. }
             | Location::Udt4 { path, .. } => path,
+            Location::Http { .. } | Location::S3 { .. } => {
+                return Err(usage("standard input cannot go to a store in this version"));
+            }
             Location::Stdio => return Err(usage("standard input to standard output: use cat")),
         };
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
@@ -290,6 +296,29 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         "local".clone_into(&mut share.0);
     }
     Ok((outcome, moved))
+}
+
+/// From or to somebody else's server.
+fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    if stores::is_store(&request.dest) {
+        return Err(usage("this destination cannot be written to in this version"));
+    }
+    let to_stdout = matches!(request.dest, Location::Stdio);
+    let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
+    let destination = match &spool {
+        Some(spool) => spool.destination(),
+        None => destination(request)?,
+    };
+    // The sink's own transports are not used: the streams are not between two ends of ours.
+    let plan = Ask { choice: 3, ..ask(request) };
+    let plan = plan.plan(Hints::default(), &own_limits(request)?, request.options.rate_bps);
+    let ended = stores::fetch(request, destination, watch, plan)?;
+    if let Some(spool) = spool
+        && ended.0.failure.is_none()
+    {
+        spool.emit()?;
+    }
+    Ok(ended)
 }
 
 /// A request must fit one frame.

@@ -43,8 +43,17 @@ pub fn stream_samples(keep: &Keep, from: &str, to: &str, most: usize) -> Vec<Str
 
 /// Samples of earlier transfers from here to a machine, recent enough to go by.
 pub(crate) fn earlier(keep: &Keep, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+    between(keep, &this_machine(), to)
+}
+
+/// The same of transfers from a machine to here.
+pub(crate) fn earlier_from(keep: &Keep, from: &str) -> Vec<packtrain_plan::streams::Sample> {
+    between(keep, from, &this_machine())
+}
+
+fn between(keep: &Keep, from: &str, to: &str) -> Vec<packtrain_plan::streams::Sample> {
     let since = packtrain_io::clock::wall().saturating_sub(RECENT);
-    let found = stream_samples(keep, &this_machine(), to, EARLIER);
+    let found = stream_samples(keep, from, to, EARLIER);
     let recent = found.into_iter().filter(|sample| sample.began >= since);
     recent
         .filter_map(|sample| {

@@ -33,5 +33,6 @@ mod sink;
 mod source;
 mod ssh;
 mod statefile;
+mod stores;
 mod transports;
 mod tunnel;

@@ -1,8 +1,9 @@
-//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `udt4://host:port/name`, `-`.
+//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `udt4://host:port/name`,
+//! `https://host/path`, `s3://bucket/key`, `-`.
 //!
 //! As in scp and rsync, a colon before any slash makes a name remote, so `./a:b` is the local
 //! file `a:b`. Addresses of IPv6 stand in brackets: `[::1]:path`. A path is bytes and is taken
-//! literally; nothing in it is percent-decoded.
+//! literally; nothing in it is percent-decoded, but for the addresses of the web, which are theirs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,9 +14,6 @@ pub const DEFAULT_PORT: u16 = 7876;
 
 /// The port of the stock UDT library's file server when the address names none.
 pub const DEFAULT_UDT4_PORT: u16 = 9000;
-
-/// Schemes that later versions will speak.
-const LATER: &[&str] = &["http", "https", "s3"];
 
 /// One source or destination.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -49,6 +47,20 @@ pub enum Location {
         /// The file's name as that server takes it; never empty.
         path: Vec<u8>,
     },
+    /// A file of a web server.
+    Http {
+        /// The whole address, as it is asked for.
+        url: String,
+        /// The host in it, without brackets.
+        host: String,
+    },
+    /// An object of a store that speaks S3, or all that lie below a prefix.
+    S3 {
+        /// The bucket's name.
+        bucket: String,
+        /// The key or the prefix; may be empty.
+        key: String,
+    },
     /// Standard input as a source, standard output as a destination.
     Stdio,
 }
@@ -59,11 +71,10 @@ pub enum LocationError {
     /// Nothing at all.
     #[error("an empty name is no place: write `.` for the current directory")]
     Empty,
-    /// A scheme of a later version.
-    #[error("{0}:// is not in this version: use a path, user@host:path or pt://host:port/path")]
-    LaterScheme(String),
     /// A scheme nobody knows.
-    #[error("{0}:// is not known: use a path, user@host:path or pt://host:port/path")]
+    #[error(
+        "{0}:// is not known: use a path, user@host:path, pt://host:port/path, https:// or s3://"
+    )]
     UnknownScheme(String),
     /// `host::module`.
     #[error("`{0}` is an rsync server's spelling, which is not spoken: use user@host:path")]
@@ -83,6 +94,17 @@ pub enum LocationError {
     /// `udt4://host:port/` without a name.
     #[error("`{0}` names no file: write udt4://host:port/name")]
     NoName(String),
+    /// An address of the web that is none.
+    #[error("`{0}` is no address: {1}")]
+    BadUrl(String, String),
+    /// A secret in an address.
+    #[error(
+        "an address with a name or a password in it would show it to everybody on this machine"
+    )]
+    UrlSecret,
+    /// `s3://` without a bucket, or with a key that is no text.
+    #[error("`{0}` is no place in a store: write s3://bucket/key")]
+    BadBucket(String),
     /// A path that cannot be one.
     #[error("a path cannot hold a zero byte: check how it was put together")]
     ZeroByte,
@@ -114,7 +136,8 @@ impl Location {
                     }
                     Ok(Self::Udt4 { host, port: port.unwrap_or(DEFAULT_UDT4_PORT), path })
                 }
-                later if LATER.contains(&later) => Err(LocationError::LaterScheme(later.into())),
+                "http" | "https" => web(bytes),
+                "s3" => bucket_and_key(rest, bytes),
                 other => Err(LocationError::UnknownScheme(other.into())),
             };
         }
@@ -123,15 +146,17 @@ impl Location {
 
     /// Whether it is on another machine.
     pub const fn is_remote(&self) -> bool {
-        matches!(self, Self::Ssh { .. } | Self::Server { .. } | Self::Udt4 { .. })
+        !matches!(self, Self::Local(_) | Self::Stdio)
     }
 
     /// The host that has it, if it is on another one.
     pub fn host(&self) -> Option<&str> {
         match self {
-            Self::Ssh { host, .. } | Self::Server { host, .. } | Self::Udt4 { host, .. } => {
-                Some(host)
-            }
+            Self::Ssh { host, .. }
+            | Self::Server { host, .. }
+            | Self::Udt4 { host, .. }
+            | Self::Http { host, .. } => Some(host),
+            Self::S3 { bucket, .. } => Some(bucket),
             Self::Local(_) | Self::Stdio => None,
         }
     }
@@ -146,6 +171,8 @@ impl Location {
             | (Self::Udt4 { host: a, port: b, .. }, Self::Udt4 { host: c, port: d, .. }) => {
                 a == c && b == d
             }
+            (Self::Http { .. }, Self::Http { .. }) => true,
+            (Self::S3 { bucket: a, .. }, Self::S3 { bucket: b, .. }) => a == b,
             (one, two) => !one.is_remote() && !two.is_remote(),
         }
     }
@@ -157,6 +184,8 @@ impl Location {
             | Self::Ssh { path, .. }
             | Self::Server { path, .. }
             | Self::Udt4 { path, .. } => path,
+            Self::Http { url, .. } => url.as_bytes(),
+            Self::S3 { key, .. } => key.as_bytes(),
             Self::Stdio => b"-",
         }
     }
@@ -171,6 +200,35 @@ fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let good = letters.next().is_some_and(|c| c.is_ascii_lowercase())
         && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c));
     good.then(|| (scheme, &bytes[at + 3..]))
+}
+
+/// Reads an address of the web.
+fn web(bytes: &[u8]) -> Result<Location, LocationError> {
+    let text = lossy(bytes);
+    let bad = |why: String| LocationError::BadUrl(text.clone(), why);
+    let mut url = url::Url::parse(&text).map_err(|e| bad(e.to_string()))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(LocationError::UrlSecret);
+    }
+    // What follows a `#` is the reader's, not the server's.
+    url.set_fragment(None);
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    if host.is_empty() {
+        return Err(bad("no host".to_owned()));
+    }
+    Ok(Location::Http { url: url.into(), host })
+}
+
+/// Reads `BUCKET[/KEY]`.
+fn bucket_and_key(rest: &[u8], whole: &[u8]) -> Result<Location, LocationError> {
+    let bad = || LocationError::BadBucket(lossy(whole));
+    let rest = std::str::from_utf8(rest).map_err(|_| bad())?;
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if bucket.is_empty() || !bucket.chars().all(usual) || bucket.starts_with('.') {
+        return Err(bad());
+    }
+    Ok(Location::S3 { bucket: bucket.to_owned(), key: key.to_owned() })
 }
 
 /// Reads `HOST[:PORT][/PATH]`.
@@ -293,6 +351,8 @@ impl fmt::Display for Location {
             Self::Ssh { user: None, host, .. } => write!(f, "{}:{path}", bracketed(host)),
             Self::Server { host, port, .. } => write!(f, "pt://{}:{port}/{path}", bracketed(host)),
             Self::Udt4 { host, port, .. } => write!(f, "udt4://{}:{port}/{path}", bracketed(host)),
+            Self::Http { url, .. } => f.write_str(url),
+            Self::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
             // A local path that would be read as something else is shown as it must be written.
             Self::Local(bytes) => match Self::parse(OsStr::from_bytes(bytes)) {
                 Ok(Self::Local(_)) => f.write_str(&path),

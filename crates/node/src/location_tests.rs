@@ -53,11 +53,13 @@ fn what_is_not_a_place_is_refused_with_a_reason() {
     use LocationError as E;
     for (text, want) in [
         ("", E::Empty),
-        ("https://x/y", E::LaterScheme("https".into())),
+        ("https://me:secret@x/y", E::UrlSecret),
+        ("https://", E::BadUrl("https://".into(), "empty host".into())),
         ("udt4://x:9", E::NoName("udt4://x:9".into())),
         ("udt4://x:9/", E::NoName("udt4://x:9/".into())),
         ("udt4://me@x/y", E::ServerUser("me@x".into())),
-        ("s3://bucket/key", E::LaterScheme("s3".into())),
+        ("s3:///key", E::BadBucket("s3:///key".into())),
+        ("s3://b@d/key", E::BadBucket("s3://b@d/key".into())),
         ("gopher://x", E::UnknownScheme("gopher".into())),
         ("host::mod/x", E::RsyncDaemon("host::mod/x".into())),
         ("-oProxyCommand=x:y", E::BadName("-oProxyCommand=x".into())),

@@ -27,6 +27,10 @@ use crate::api::{LossCause, PortRange, StreamsReport, TransportChoice};
 pub(crate) use offer::Hints;
 pub(crate) use sinks::SinkTransports;
 pub(crate) use sources::{SourceTransports, causes};
+pub(crate) use tcp::auto::Auto;
+pub(crate) use tcp::book::LineId;
+pub(crate) use tcp::group::Reading;
+pub(crate) use tcp::record::Record;
 pub(crate) use tcp::{MOST_STREAMS, TcpSettings};
 
 /// How transports are to be set up: the same at both ends.

@@ -6,6 +6,7 @@ use packtrain_node::api::{
 };
 use packtrain_units::DataRate;
 
+use super::stores;
 use crate::out::summary::time;
 
 /// What holds before the first byte moves.
@@ -74,6 +75,8 @@ fn ends(request: &CpRequest) -> String {
         Location::Ssh { host, .. } => format!("{host} by `{}`", request.ssh.command.join(" ")),
         Location::Server { host, port, .. } => format!("the server {host}, port {port}"),
         Location::Udt4 { host, port, .. } => format!("the UDT server {host}, port {port}"),
+        Location::Http { url, .. } => url.clone(),
+        Location::S3 { bucket, .. } => format!("the bucket {bucket}"),
         Location::Local(_) | Location::Stdio => "this machine".to_owned(),
     };
     let from = request.sources.first().map(reach).unwrap_or_default();
@@ -88,6 +91,10 @@ fn transport(request: &CpRequest) -> String {
     match request.transport {
         _ if request.sources.iter().any(|s| matches!(s, Location::Udt4 { .. })) => {
             "transport: udt4, in clear, since the place is one of the stock UDT library".to_owned()
+        }
+        _ if request.sources.iter().chain([&request.dest]).any(stores::is_store) => {
+            let many = request.streams.map_or("as many as pay".to_owned(), |n| n.to_string());
+            format!("transport: requests of ranges over several connections: {many}")
         }
         _ if !far => "transport: none is needed, both ends are here".to_owned(),
         TransportChoice::Auto => {

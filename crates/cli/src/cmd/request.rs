@@ -10,7 +10,7 @@ use packtrain_node::config::Policy;
 use packtrain_node::tickets::Ticket;
 use packtrain_units::{DataRate, Duration};
 
-use super::files_from;
+use super::{files_from, stores};
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
 };
@@ -249,6 +249,9 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     let given = |id: &str| nearness(matches, id) == 3;
     if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {
         return check_udt4(request, &given);
+    }
+    if request.sources.iter().chain([&request.dest]).any(stores::is_store) {
+        return stores::check(request, &given);
     }
     let transport = request.transport;
     let not_tcp = !matches!(transport, TransportChoice::Auto | TransportChoice::Tcp);

@@ -10,3 +10,4 @@ mod refusals;
 mod route;
 mod settings;
 mod sim;
+mod web;

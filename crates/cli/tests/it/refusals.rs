@@ -14,8 +14,6 @@ fn features_of_later_versions_are_refused() {
         ("cp --via d1,d2 a b", "depots are not in this version"),
         ("cp --streams some a b", "1 to 64, or auto"),
         ("cp --linger 1m a b", "--linger is not in this version"),
-        ("cp https://h/x b", "https:// is not in this version"),
-        ("cp a s3://bucket/x", "s3:// is not in this version"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let output = home.run(&words);
@@ -49,6 +47,18 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("perf server --listen :1 --transport tcp", "the client chooses"),
         ("perf server --listen :1 --transport udt4 --ports 5-6", "means nothing to udt4"),
         ("cp --transport udt4 a b", "write udt4://host:port/name"),
+        ("cp https://me:secret@h/x b", "show it to everybody"),
+        ("cp a https://h/x", "can only be read"),
+        ("cp -r https://h/x b", "--recursive needs a list"),
+        ("cp https://h/x h:b", "come to this machine"),
+        ("cp --checksum https://h/x b", "--checksum needs an end of ours"),
+        ("cp --transport tcp s3://b/x b", "--transport needs an end of ours"),
+        ("cp --tcp-cc reno s3://b/x b", "--tcp-cc is the sender's"),
+        ("cp s3://b/x s3://b/y", "come to this machine"),
+        ("cp h:a s3://b/y", "come from this machine"),
+        ("verify s3://b/x b", "verify needs an end of ours"),
+        ("cp s3://UP%/x b", "write s3://bucket/key"),
+        ("cp ftp://h/x b", "ftp:// is not known"),
         ("cp udt4://h:1/ b", "names no file"),
         ("cp a udt4://h:1/x", "can only be read"),
         ("cp udt4://h:1/x udt4://h:1/y b", "one file at a time"),

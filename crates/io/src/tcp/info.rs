@@ -8,7 +8,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::sys;
 
 /// A reading of `TCP_INFO`. What an older kernel does not tell is `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub srtt: Duration,
@@ -54,6 +54,12 @@ pub struct TcpInfo {
     pub send_buffer_limited: Option<Duration>,
     /// Bytes that the receiver's window allows to be in flight.
     pub receiver_window: Option<ByteCount>,
+    /// Round-trip time as the receiving side sees it; none until data came.
+    pub receive_rtt: Option<Duration>,
+    /// Segments that came out of their order since the start.
+    pub out_of_order: Option<u32>,
+    /// Bytes that our own window allows the peer to have in flight.
+    pub own_window: Option<ByteCount>,
     /// Name of the congestion control in force.
     pub congestion: String,
 }
@@ -108,6 +114,9 @@ fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
         receiver_limited: long_micros(176),
         send_buffer_limited: long_micros(184),
         receiver_window: u32_at(228).map(|n| ByteCount(u64::from(n))),
+        receive_rtt: micros(92).filter(|rtt| !rtt.is_zero()),
+        out_of_order: u32_at(224),
+        own_window: u32_at(232).map(|n| ByteCount(u64::from(n))),
         congestion,
     })
 }

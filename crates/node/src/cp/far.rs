@@ -42,7 +42,11 @@ impl Far {
                 Ok(Self::Server(tunnel::open(host, *port, &trust, &notice)?))
             }
             // Fetched before anybody asks for an end.
-            Location::Local(_) | Location::Stdio | Location::Udt4 { .. } => {
+            Location::Local(_)
+            | Location::Stdio
+            | Location::Udt4 { .. }
+            | Location::Http { .. }
+            | Location::S3 { .. } => {
                 Err(NodeError::new(FailureKind::Fatal, "a local place is not far: a bug"))
             }
         }

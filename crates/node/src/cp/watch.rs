@@ -173,7 +173,7 @@ impl Spool {
             let text = "standard output takes one file: name one source and leave -r out";
             return Err(NodeError::new(FailureKind::Usage, text));
         }
-        if !matches!(request.sources[0], Location::Ssh { .. } | Location::Server { .. }) {
+        if !request.sources[0].is_remote() {
             return Err(NodeError::new(FailureKind::Usage, "to standard output: use cat"));
         }
         let dir = std::env::temp_dir().join(format!("packtrain-{:016x}", entropy::seed()));

@@ -1,8 +1,8 @@
 //! TCP streams between the two ends: TLS 1.3 with keys made for this transfer alone, told in the
 //! offers, so that only the two ends of this transfer get through.
 
-mod auto;
-mod book;
+pub(super) mod auto;
+pub(super) mod book;
 pub(super) mod group;
 pub(super) mod record;
 pub(super) mod streams;

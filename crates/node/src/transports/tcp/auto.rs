@@ -126,7 +126,7 @@ enum Trial {
 
 /// The chooser.
 #[derive(Debug)]
-pub(in crate::transports) struct Auto {
+pub(crate) struct Auto {
     most: u32,
     first: u32,
     target: u32,
@@ -156,7 +156,7 @@ pub(in crate::transports) struct Auto {
 impl Auto {
     /// A chooser of at most `most` streams. `earlier` are samples of earlier transfers over the
     /// same path, if there are any.
-    pub(super) fn new(most: u32, earlier: Vec<Sample>) -> Self {
+    pub(crate) fn new(most: u32, earlier: Vec<Sample>) -> Self {
         let most = most.max(1);
         let mut reasons = Vec::new();
         let known = predict(&earlier, options(most)).ok();
@@ -199,12 +199,12 @@ impl Auto {
     }
 
     /// How many there are to be.
-    pub(super) fn target(&self) -> u32 {
+    pub(crate) fn target(&self) -> u32 {
         self.target
     }
 
     /// Looks at all streams; `busy` if they are what the transfer waits for.
-    pub(super) fn look(&mut self, now: Time, readings: &[Reading], busy: bool) {
+    pub(crate) fn look(&mut self, now: Time, readings: &[Reading], busy: bool) {
         if readings.is_empty() {
             return;
         }
@@ -527,7 +527,7 @@ impl Auto {
     }
 
     /// Samples, models, the curve and every step, in words.
-    pub(super) fn reasons(&self) -> Vec<String> {
+    pub(crate) fn reasons(&self) -> Vec<String> {
         let mut lines = self.reasons.clone();
         let sample = |(n, rate): (&u32, &DataRate)| format!("{n}: {rate}");
         let samples: Vec<_> = self.samples.iter().map(sample).collect();

@@ -139,6 +139,7 @@ impl Path {
                 receiver_limited: Some(Duration::ZERO),
                 send_buffer_limited: Some(micros(s.limited)),
                 congestion: "cubic".to_owned(),
+                ..TcpInfo::default()
             };
             Reading { line: LineId::numbered(*id), age: Duration::ZERO, info }
         };

@@ -37,10 +37,9 @@ const RATE_SPAN: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LineId(u32);
 
-#[cfg(test)]
 impl LineId {
     /// One of this number.
-    pub(super) const fn numbered(number: u32) -> Self {
+    pub(crate) const fn numbered(number: u32) -> Self {
         Self(number)
     }
 }

@@ -53,10 +53,10 @@ struct Socket {
 /// What the kernel says of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
-    pub(in crate::transports) line: LineId,
+    pub(crate) line: LineId,
     /// How long it is there.
-    pub(super) age: Duration,
-    pub(super) info: TcpInfo,
+    pub(crate) age: Duration,
+    pub(crate) info: TcpInfo,
 }
 
 /// The streams; clones are the same.

@@ -35,7 +35,7 @@ pub(in crate::transports) struct Seen {
 }
 
 /// The record.
-pub(in crate::transports) struct Record {
+pub(crate) struct Record {
     began: Time,
     live: Vec<Reading>,
     gone: Sums,
@@ -51,7 +51,7 @@ pub(in crate::transports) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Self {
             began: now,
             live: Vec::new(),
@@ -69,12 +69,12 @@ impl Record {
     }
 
     /// A stream came; now there are so many.
-    pub(super) fn came(&mut self, count: u32) {
+    pub(crate) fn came(&mut self, count: u32) {
         self.most = self.most.max(count);
     }
 
     /// A stream is gone.
-    pub(super) fn ended(&mut self, last: Option<Reading>, end: StreamEnd) {
+    pub(crate) fn ended(&mut self, last: Option<Reading>, end: StreamEnd) {
         self.broken += u32::from(end == StreamEnd::Broken);
         let Some(last) = last else { return };
         self.live.retain(|reading| reading.line != last.line);
@@ -92,7 +92,7 @@ impl Record {
     }
 
     /// The kernel was asked about all of them.
-    pub(super) fn look(&mut self, now: Time, readings: &[Reading]) {
+    pub(crate) fn look(&mut self, now: Time, readings: &[Reading]) {
         for reading in readings {
             self.note(&reading.info);
         }
@@ -167,12 +167,12 @@ impl Record {
     }
 
     /// Least round trip of any stream.
-    pub(in crate::transports) fn min_rtt(&self) -> Option<Duration> {
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
     }
 
     /// What there is to tell; none if there never was a stream.
-    pub(in crate::transports) fn report(&self) -> Option<StreamsReport> {
+    pub(crate) fn report(&self) -> Option<StreamsReport> {
         if self.most == 0 {
             return None;
         }

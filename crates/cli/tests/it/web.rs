@@ -1,0 +1,360 @@
+//! Files of web servers that behave, and of those that do not.
+
+pub(crate) mod server;
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use server::{Said, Server};
+
+use crate::common::{Home, code, done, exists, stderr};
+
+/// Bytes that look like no others.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The command without the tester's proxies.
+pub(crate) fn command(home: &Home) -> Command {
+    let mut command = home.command();
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    command
+}
+
+fn fetch(home: &Home, words: &[&str]) -> Output {
+    command(home).args(["cp", "--json"]).args(words).output().expect("the command starts")
+}
+
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+#[test]
+fn a_file_comes_by_ranges_over_several_streams() {
+    let body = Arc::new(noise(21_000_003));
+    let file = Arc::clone(&body);
+    let server = Server::new(move |asked, _| {
+        let mut said = Said::file(asked, &file, "\"one\"").with("Last-Modified", DATE);
+        said.rate = Some(8_000_000);
+        said
+    });
+    let home = Home::new();
+    let output = fetch(&home, &["--streams", "3", &server.url("a%20b.bin?x=1"), "."]);
+    let last = done(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(std::fs::read(home.path("a b.bin")).unwrap(), *body);
+    assert_eq!((&last["transport"], &last["bytes_moved"]), (&"http".into(), &21_000_003.into()));
+    assert_eq!(last["streams"]["most"], 3, "{last}");
+    let asked = server.asked();
+    assert!(asked.iter().filter(|a| a.range().is_some_and(|(f, t)| t - f > 1)).count() >= 3);
+    assert!(asked.iter().all(|a| a.header("accept-encoding") == Some("identity")));
+    let modified = std::fs::metadata(home.path("a b.bin")).unwrap().modified().unwrap();
+    let secs = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(secs, 784_111_777);
+    // The same version is there: one request says so.
+    let before = server.asked().len();
+    let again = fetch(&home, &[&server.url("a%20b.bin?x=1"), "."]);
+    assert_eq!((code(&again), &done(&again)["unchanged"]), (0, &1.into()), "{}", stderr(&again));
+    assert_eq!(server.asked().len(), before + 1);
+    assert_eq!(server.asked()[0].method, "GET");
+    assert!(server.asked()[0].path.ends_with("a%20b.bin?x=1"));
+}
+
+#[test]
+fn a_new_version_of_the_same_size_and_second_is_fetched() {
+    let bodies = [noise(3_000_000), vec![7; 3_000_000]];
+    let which = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&which);
+    let files = bodies.clone();
+    let server = Server::new(move |asked, _| {
+        let n = now.load(Ordering::Relaxed);
+        Said::file(asked, &files[n], &format!("\"v{n}\"")).with("Last-Modified", DATE)
+    });
+    let home = Home::new();
+    for (n, body) in bodies.iter().enumerate() {
+        which.store(n, Ordering::Relaxed);
+        let output = fetch(&home, &[&server.url("x"), "x"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(std::fs::read(home.path("x")).unwrap() == *body);
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_read_by_one_stream_and_that_is_said() {
+    let body = Arc::new(noise(9_500_000));
+    let file = Arc::clone(&body);
+    let server = Server::new(move |_, _| {
+        let mut said = Said::new(200).with("ETag", "\"x\"");
+        said.body = file.to_vec();
+        said
+    });
+    let home = Home::new();
+    let output = fetch(&home, &[&server.url("x"), "y"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("gives no ranges: one stream"), "{}", stderr(&output));
+    assert!(std::fs::read(home.path("y")).unwrap() == *body);
+    assert!(server.connections() <= 5, "a probe and one stream that reads");
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn connections_that_are_cut_are_gone_on_from() {
+    let body = Arc::new(noise(12_000_000));
+    let file = Arc::clone(&body);
+    let server = Server::new(move |asked, _| {
+        let mut said = Said::file(asked, &file, "\"x\"");
+        said.cut = Some(1_500_000);
+        said
+    });
+    let home = Home::new();
+    let output = fetch(&home, &["--streams", "2", &server.url("x"), "y"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read(home.path("y")).unwrap() == *body);
+}
+
+#[test]
+fn a_busy_server_is_waited_for() {
+    let body = Arc::new(noise(5_000_000));
+    let file = Arc::clone(&body);
+    let server = Server::new(move |asked, before| match before {
+        0 | 3 => Said::new(503).with("Retry-After", "1"),
+        4 => Said::new(429),
+        _ => Said::file(asked, &file, "\"x\""),
+    });
+    let home = Home::new();
+    let output = fetch(&home, &["--streams", "1", "--retries", "0", &server.url("x"), "y"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read(home.path("y")).unwrap() == *body);
+    let always = Server::new(|_, _| Said::new(503));
+    let output = fetch(&home, &["--retries", "0", &always.url("x"), "z"]);
+    assert_eq!((code(&output), &done(&output)["error"]["kind"]), (5, &"temporary".into()));
+}
+
+#[test]
+fn a_version_that_changes_on_the_way_is_never_mixed() {
+    for strict in [true, false] {
+        let old = noise(24_000_000);
+        let server = Server::new(move |asked, before| {
+            let (body, tag) =
+                if before < 3 { (old.clone(), "\"a\"") } else { (vec![1; 24_000_000], "\"b\"") };
+            let mut said = Said::file(asked, &body, tag);
+            if !strict && asked.range().is_some() {
+                // If-Range is ignored.
+                let (from, to) = asked.range().expect("just seen");
+                said = Said::new(206).with("ETag", tag);
+                said = said.with("Content-Range", format!("bytes {from}-{}/24000000", to - 1));
+                said.body = body[from..to].to_vec();
+            }
+            said.cut = Some(5_000_000);
+            said
+        });
+        let home = Home::new();
+        let output = fetch(&home, &["--streams", "2", "--retries", "0", &server.url("x"), "y"]);
+        assert_eq!(code(&output), 23, "{}", stderr(&output));
+        assert!(stderr(&output).contains("changed while it was fetched"), "{}", stderr(&output));
+        assert!(!exists(&home.path("y")), "nothing takes the name");
+        // The next run finds one version, whatever is left of the other.
+        let output = fetch(&home, &["--streams", "2", &server.url("x"), "y"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(std::fs::read(home.path("y")).unwrap() == vec![1; 24_000_000]);
+    }
+}
+
+#[test]
+fn ranges_that_were_not_asked_for_are_refused() {
+    let body = noise(8_000_000);
+    let server = Server::new(move |asked, before| {
+        let mut said = Said::file(asked, &body, "\"x\"");
+        if before > 0 {
+            said.headers.retain(|(name, _)| *name != "Content-Range");
+            said = said.with("Content-Range", "bytes 100-5000000/8000000");
+        }
+        said
+    });
+    let home = Home::new();
+    let output = fetch(&home, &["--streams", "1", &server.url("x"), "y"]);
+    assert_eq!(code(&output), 23, "{}", stderr(&output));
+    assert!(stderr(&output).contains("another range"), "{}", stderr(&output));
+    assert!(!exists(&home.path("y")));
+}
+
+#[test]
+fn a_server_that_stops_giving_ranges_does_not_corrupt() {
+    let body = noise(8_000_000);
+    let server = Server::new(move |asked, before| {
+        if before == 0 {
+            return Said::file(asked, &body, "\"x\"");
+        }
+        let mut said = Said::new(200).with("ETag", "\"x\"");
+        said.body = body.clone();
+        said
+    });
+    let home = Home::new();
+    let output = fetch(&home, &["--streams", "2", "--retries", "0", &server.url("x"), "y"]);
+    // It says that it has them and does not give them: nothing is believed.
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert!(stderr(&output).contains("stopped giving ranges"), "{}", stderr(&output));
+    assert!(!exists(&home.path("y")));
+}
+
+#[test]
+fn coded_contents_and_refusals_have_their_codes() {
+    let home = Home::new();
+    for (status, wanted) in [(404, 3), (410, 3), (401, 12), (403, 12), (418, 23)] {
+        let server = Server::new(move |_, _| Said::new(status));
+        let output = fetch(&home, &[&server.url("x"), "y"]);
+        assert_eq!(code(&output), wanted, "{status}: {}", stderr(&output));
+    }
+    let server = Server::new(|asked, _| {
+        Said::file(asked, &[1; 100], "\"x\"").with("Content-Encoding", "gzip")
+    });
+    let output = fetch(&home, &[&server.url("x"), "y"]);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    assert!(stderr(&output).contains("sends it as gzip"), "{}", stderr(&output));
+    assert!(!exists(&home.path("y")));
+}
+
+#[test]
+fn redirections_are_followed_but_not_for_ever() {
+    let server = Server::new(|asked, _| match asked.path.as_str() {
+        "/start" => Said::new(302).with("Location", "/next/"),
+        "/next/" => Said::new(307).with("Location", "../file"),
+        "/file" => Said::file(asked, &noise(700_000), "\"x\""),
+        _ => Said::new(301).with("Location", "/loop"),
+    });
+    let home = Home::new();
+    let output = fetch(&home, &[&server.url("start"), "y"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read(home.path("y")).unwrap() == noise(700_000));
+    let output = fetch(&home, &[&server.url("loop"), "z"]);
+    assert_eq!(code(&output), 23, "{}", stderr(&output));
+    assert!(stderr(&output).contains("redirections"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_has_no_length_comes_as_a_stream() {
+    for size in [0, 100_000, 4 << 20, 9_000_000] {
+        let server = Server::new(move |_, _| {
+            let mut said = Said::new(200);
+            said.body = noise(size);
+            said.endless = true;
+            said
+        });
+        let home = Home::new();
+        let output = fetch(&home, &[&server.url("x"), "y"]);
+        assert_eq!(code(&output), 0, "{size}: {}", stderr(&output));
+        assert!(stderr(&output).contains("of unknown length"), "{}", stderr(&output));
+        assert!(std::fs::read(home.path("y")).unwrap() == noise(size), "{size}");
+    }
+}
+
+#[test]
+fn small_and_empty_files_and_standard_output() {
+    let server = Server::new(|asked, _| {
+        let size: usize = asked.path.trim_start_matches('/').parse().unwrap_or(0);
+        Said::file(asked, &noise(size), &format!("\"{size}\"")).with("Last-Modified", DATE)
+    });
+    let home = Home::new();
+    let sizes = [0usize, 1, 255, 262_144, 262_145, 1_048_577, 4_194_304, 4_194_305];
+    let mut words: Vec<String> = sizes.iter().map(|size| server.url(&size.to_string())).collect();
+    std::fs::create_dir(home.path("d")).unwrap();
+    words.push("d".to_owned());
+    let output = fetch(&home, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for size in sizes {
+        let path = home.path("d").join(size.to_string());
+        assert!(std::fs::read(path).unwrap() == noise(size), "{size}");
+    }
+    let url = server.url("300000");
+    let output = command(&home).args(["cp", &url, "-"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(output.stdout == noise(300_000));
+}
+
+/// A server with a certificate of our own authority (its key is in the tests: it is good for
+/// nothing else).
+fn secure(body: Vec<u8>) -> Server {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let chain = CertificateDer::pem_slice_iter(include_bytes!("web/server.pem"));
+    let chain: Vec<_> = chain.map(|one| one.expect("a certificate")).collect();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("web/server.key")).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("they are known")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("they fit");
+    let config = Arc::new(config);
+    Server::over(
+        move |asked, _| Said::file(asked, &body, "\"x\""),
+        move |socket| {
+            let session = rustls::ServerConnection::new(Arc::clone(&config)).ok()?;
+            Some(Box::new(rustls::StreamOwned::new(session, socket)))
+        },
+    )
+}
+
+#[test]
+fn certificates_are_checked_and_an_authority_of_ones_own_can_be_named() {
+    let body = noise(6_000_000);
+    let server = secure(body.clone());
+    let home = Home::new();
+    home.file("ca.pem", include_bytes!("web/ca.pem"));
+    let url = format!("https://localhost:{}/x", server.address.port());
+    let output = fetch(&home, &[&url, "y"]);
+    assert_eq!(code(&output), 12, "{}", stderr(&output));
+    assert!(stderr(&output).contains("certificate"), "{}", stderr(&output));
+    for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE"] {
+        let ca = home.path("ca.pem");
+        let output =
+            command(&home).args(["cp", "--json", &url, name]).env(name, &ca).output().unwrap();
+        let last = done(&output);
+        assert_eq!(
+            (code(&output), &last["transport"]),
+            (0, &"https".into()),
+            "{}",
+            stderr(&output)
+        );
+        assert!(std::fs::read(home.path(name)).unwrap() == body);
+    }
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_asked() {
+    let body = noise(800_000);
+    let file = body.clone();
+    // It is asked for whole addresses, and told who asks.
+    let proxy = Server::new(move |asked, _| {
+        let known = asked.header("proxy-authorization") == Some("Basic bWU6c2VjcmV0");
+        match asked.path.as_str() {
+            "http://far.example/x" if known => Said::file(asked, &file, "\"x\""),
+            "far.example:443" => Said::new(407),
+            _ => Said::new(400),
+        }
+    });
+    let home = Home::new();
+    let address = format!("http://me:secret@{}", proxy.address);
+    let run = |url: &str| {
+        let mut command = command(&home);
+        command.env("http_proxy", &address).env("https_proxy", &address);
+        command.args(["cp", "--json", url, "y"]).output().unwrap()
+    };
+    let output = run("http://far.example/x");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read(home.path("y")).unwrap() == body);
+    let output = run("https://far.example/x");
+    assert_eq!(code(&output), 12, "{}", stderr(&output));
+    assert_eq!(proxy.asked().last().unwrap().method, "CONNECT");
+}

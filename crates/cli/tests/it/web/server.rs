@@ -1,0 +1,186 @@
+//! A web server that misbehaves as it is told.
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The range asked for, its end excluded.
+    pub(crate) fn range(&self) -> Option<(usize, usize)> {
+        let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        Some((first.parse().ok()?, last.parse::<usize>().ok()? + 1))
+    }
+}
+
+/// What is said back.
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+    /// The connection is cut after so many bytes of the body.
+    pub(crate) cut: Option<usize>,
+    /// Bytes a second.
+    pub(crate) rate: Option<usize>,
+    /// No length is told; the end of the connection is the end.
+    pub(crate) endless: bool,
+}
+
+impl Said {
+    pub(crate) fn new(status: u16) -> Self {
+        let (headers, body) = (Vec::new(), Vec::new());
+        Self { status, headers, body, cut: None, rate: None, endless: false }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// All of a file, or the range that was asked for, as a good server gives it.
+    pub(crate) fn file(asked: &Asked, body: &[u8], tag: &str) -> Self {
+        let (status, from, to) = match asked.range() {
+            Some((from, _)) if from >= body.len() => {
+                return Self::new(416).with("Content-Range", format!("bytes */{}", body.len()));
+            }
+            Some((from, to)) => (206, from, to.min(body.len())),
+            None => (200, 0, body.len()),
+        };
+        let condition = asked.header("if-range").is_none_or(|wanted| wanted == tag);
+        let (status, from, to) = if condition { (status, from, to) } else { (200, 0, body.len()) };
+        let mut said = Self::new(status).with("ETag", tag);
+        if status == 206 {
+            said = said.with("Content-Range", format!("bytes {from}-{}/{}", to - 1, body.len()));
+        }
+        said.body = body[from..to].to_vec();
+        said
+    }
+}
+
+type Rule = dyn Fn(&Asked, usize) -> Said + Send + Sync;
+
+/// The server; it ends with the test's program.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// A server that answers as `rule` says, which is told how many requests there were before.
+    pub(crate) fn new(rule: impl Fn(&Asked, usize) -> Said + Send + Sync + 'static) -> Self {
+        Self::over(rule, |socket| Some(Box::new(socket)))
+    }
+
+    pub(crate) fn over(
+        rule: impl Fn(&Asked, usize) -> Said + Send + Sync + 'static,
+        wrap: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let (asked, connections) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        let server = Self { address, asked: Arc::clone(&asked), connections };
+        let (rule, wrap): (Arc<Rule>, _) = (Arc::new(rule), Arc::new(wrap));
+        let count = Arc::clone(&server.connections);
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
+                let (rule, asked, wrap) =
+                    (Arc::clone(&rule), Arc::clone(&asked), Arc::clone(&wrap));
+                std::thread::spawn(move || {
+                    if let Some(stream) = wrap(socket) {
+                        talk(stream, &*rule, &asked);
+                    }
+                });
+            }
+        });
+        server
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("no holder panics").clone()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
+
+fn talk(stream: Box<dyn Stream>, rule: &Rule, all: &Mutex<Vec<Asked>>) {
+    let mut stream = BufReader::new(stream);
+    while let Some(asked) = hear(&mut stream) {
+        let before = {
+            let mut all = all.lock().expect("no holder panics");
+            all.push(asked.clone());
+            all.len() - 1
+        };
+        let said = rule(&asked, before);
+        if say(stream.get_mut(), &said).is_err() || said.cut.is_some() || said.endless {
+            return;
+        }
+    }
+}
+
+fn hear(stream: &mut impl std::io::BufRead) -> Option<Asked> {
+    let mut line = String::new();
+    stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
+            None => return Some(Asked { method, path, headers }),
+        }
+    }
+}
+
+fn say(stream: &mut dyn Stream, said: &Said) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} Test\r\n", said.status);
+    for (name, value) in &said.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let length = said.headers.iter().any(|(name, _)| *name == "Content-Length");
+    match said.endless {
+        true => head.push_str("Connection: close\r\n"),
+        false if !length => head.push_str(&format!("Content-Length: {}\r\n", said.body.len())),
+        false => {}
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    let body = &said.body[..said.cut.unwrap_or(said.body.len()).min(said.body.len())];
+    match said.rate {
+        None => stream.write_all(body)?,
+        Some(rate) => {
+            for part in body.chunks((rate / 50).max(1)) {
+                stream.write_all(part)?;
+                stream.flush()?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    stream.flush()
+}

@@ -1,0 +1,161 @@
+//! Other people's servers: files of web servers fetched by ranges over several connections, and
+//! stores that speak S3.
+//!
+//! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
+//! journal and digests, is the one of every transfer, and the source's state machine assigns its
+//! ranges to one transport, whose streams ask the server for them ([ADR 0029]). `wire` makes
+//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `ledger`
+//! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
+//!
+//! [ADR 0029]: ../../../docs/adr/0029-other-peoples-servers.md
+
+mod answer;
+mod fetch;
+mod get;
+mod ledger;
+mod lines;
+mod list;
+mod receiver;
+mod remote;
+mod s3;
+mod wire;
+
+use packtrain_transfer::{Failure, FailureKind, Outcome};
+use packtrain_units::DataRate;
+use url::Url;
+
+use crate::api::{CpRequest, Location, NodeError};
+use crate::control;
+use crate::history;
+use crate::session::{Observer, Stop};
+use crate::sink::{self, Destination, SinkSetup};
+use crate::transports::{Auto, MOST_STREAMS, Moved, Plan, SinkTransports, TcpSettings};
+use list::Asked;
+use wire::Client;
+
+/// Fetches the request's sources into `destination`. `plan` is that of the sink, whose transports
+/// nobody uses; it says how many streams there may be.
+pub(crate) fn fetch(
+    request: &CpRequest,
+    destination: Destination,
+    observer: &dyn Observer,
+    plan: Plan,
+) -> Result<(Outcome, Moved), NodeError> {
+    let (asked, name) = asked(&request.sources)?;
+    let kernel = TcpSettings { congestion: None, buffers: request.tcp_buffer };
+    let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
+    let most = plan.most_streams;
+    let count = match plan.streams {
+        Some(n) => lines::Count::Fixed(n.min(most)),
+        None => {
+            let host = request.sources.first().and_then(Location::host).unwrap_or_default();
+            let earlier = history::earlier_from(&request.history, host);
+            lines::Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+        }
+    };
+    let rate = plan.rate_bps.map(DataRate::from_bps);
+    let (near, far) = control::pair().map_err(|e| {
+        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+    })?;
+    let payload = std::sync::Arc::clone(&far.payload);
+    let mut options = request.options.clone();
+    if !matches!(asked, Asked::Keys(..)) {
+        options.recursive = false;
+    }
+    let transports = SinkTransports::new(plan, far.tx.clone());
+    let (sink_stop, sink_options) = (Stop::new(request.stop.clone()), options.clone());
+    let ended = std::thread::scope(|scope| {
+        let sink = scope.spawn(move || {
+            let tx = far.tx.clone();
+            let setup = SinkSetup {
+                control: far,
+                options: sink_options,
+                destination,
+                observer,
+                transports,
+                stop: sink_stop,
+            };
+            let outcome = sink::run(setup).0;
+            tx.close();
+            outcome
+        });
+        let tx = near.tx.clone();
+        let setup = fetch::Setup {
+            control: near,
+            options,
+            asked,
+            client,
+            observer: &Quiet(observer),
+            payload,
+            count,
+            most,
+            rate,
+            stop: Stop::new(request.stop.clone()),
+            name,
+        };
+        let (outcome, moved) = fetch::run(setup);
+        tx.close();
+        let sink = sink.join().unwrap_or_else(|_| {
+            sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
+        });
+        (better(sink, outcome), moved)
+    });
+    Ok(ended)
+}
+
+/// The sink knows more, except of why the source ended early.
+fn better(sink: Outcome, source: Outcome) -> Outcome {
+    match (&sink.failure, &source.failure) {
+        (Some(_), None) | (None, _) => sink,
+        (Some(ours), Some(_)) if ours.kind == FailureKind::Temporary => {
+            Outcome { failure: source.failure, ..sink }
+        }
+        _ => sink,
+    }
+}
+
+fn asked(sources: &[Location]) -> Result<(Asked, &'static str), NodeError> {
+    let mixed = || NodeError::new(FailureKind::Usage, "the sources are at different places");
+    match sources.first() {
+        Some(Location::Http { url, .. }) => {
+            let name = if url.starts_with("https") { "https" } else { "http" };
+            let urls = sources.iter().map(|source| match source {
+                Location::Http { url, .. } => Url::parse(url)
+                    .map_err(|e| NodeError::new(FailureKind::Usage, format!("{url}: {e}"))),
+                _ => Err(mixed()),
+            });
+            Ok((Asked::Web(urls.collect::<Result<_, _>>()?), name))
+        }
+        Some(Location::S3 { bucket, .. }) => {
+            let keys = sources.iter().map(|source| match source {
+                Location::S3 { key, .. } => Ok(key.clone()),
+                _ => Err(mixed()),
+            });
+            Ok((Asked::Keys(s3::open(bucket)?, keys.collect::<Result<_, _>>()?), "s3"))
+        }
+        _ => Err(mixed()),
+    }
+}
+
+/// The sink is here too and tells of files and progress; the source only says things.
+struct Quiet<'a>(&'a dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn file(&self, _: &[u8], _: &packtrain_transfer::FileReport) {}
+    fn source(&self, _: &packtrain_transfer::SourceTotals) {}
+    fn sink(&self, _: &packtrain_transfer::SinkTotals) {}
+    fn transport(&self, name: &str) {
+        self.0.transport(name);
+    }
+    fn notice(&self, notice: &crate::api::Notice) {
+        self.0.notice(notice);
+    }
+    fn keeps(&self) -> bool {
+        true
+    }
+}
+
+/// Whether a place is somebody else's server.
+pub(crate) fn is_store(place: &Location) -> bool {
+    matches!(place, Location::Http { .. } | Location::S3 { .. })
+}

@@ -1,0 +1,238 @@
+//! What an HTTP answer says, read with distrust.
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap};
+use packtrain_object::Mtime;
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::Duration;
+
+/// The longest pause that a server may ask for; one that wants more is told of and left alone.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// It may work again, not before this.
+    Later(String, Option<Duration>),
+    /// It will not.
+    Never(Failure),
+}
+
+impl Trouble {
+    pub(super) fn later(text: impl Into<String>) -> Self {
+        Self::Later(text.into(), None)
+    }
+
+    pub(super) fn never(kind: FailureKind, text: impl Into<String>) -> Self {
+        Self::Never(Failure::new(kind, text))
+    }
+
+    /// As the failure of the whole.
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Self::Later(text, _) => Failure::new(FailureKind::Temporary, text),
+            Self::Never(failure) => failure,
+        }
+    }
+}
+
+/// By what one version of an object is told from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Version {
+    /// The entity tag with its quotes, and its `W/` if it is weak.
+    pub(super) etag: Option<String>,
+    /// `Last-Modified` as it was written.
+    pub(super) modified: Option<String>,
+}
+
+impl Version {
+    /// What the headers say.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self { etag: text(headers, header::ETAG), modified: text(headers, header::LAST_MODIFIED) }
+    }
+
+    /// Whether there is anything to tell versions by.
+    pub(super) fn is_known(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some()
+    }
+
+    /// Whether another answer is of the same version, as far as both say.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        match (&self.etag, &other.etag) {
+            // Some servers leave the mark of weakness out of some answers.
+            (Some(a), Some(b)) => a.trim_start_matches("W/") == b.trim_start_matches("W/"),
+            _ => match (&self.modified, &other.modified) {
+                (Some(a), Some(b)) => a == b,
+                _ => true,
+            },
+        }
+    }
+
+    /// What `If-Range` may say: a strong tag, or the time (RFC 9110, section 13.1.5).
+    pub(super) fn condition(&self) -> Option<&str> {
+        let strong = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
+        // A weak tag next to a time: the time may be weak too, and the answer is compared anyway.
+        strong.or(if self.etag.is_none() { self.modified.as_deref() } else { None })
+    }
+
+    /// The time of modification for the journal and the target: whole seconds as the server has
+    /// them, and below them a fingerprint of the tag. So a new version of the same size and second
+    /// is another file to the journal, and to the comparison with a target that is there.
+    pub(super) fn mtime(&self) -> Mtime {
+        let secs = self.modified.as_deref().and_then(seconds).unwrap_or(0);
+        let nanos = self.etag.as_deref().map_or(0, |tag| {
+            let digest = packtrain_object::digest::root_of(tag.trim_start_matches("W/").as_bytes());
+            let word = u32::from_le_bytes([digest.0[0], digest.0[1], digest.0[2], digest.0[3]]);
+            word % 1_000_000_000
+        });
+        Mtime { secs, nanos }
+    }
+}
+
+/// Seconds since 1970 of an HTTP date.
+pub(super) fn seconds(date: &str) -> Option<i64> {
+    let time = httpdate::parse_http_date(date).ok()?;
+    let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
+}
+
+/// A header's text, if it has one and it is text.
+pub(super) fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(|text| text.trim().to_owned()).filter(|t| !t.is_empty())
+}
+
+/// The length of the body.
+pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
+    text(headers, header::CONTENT_LENGTH)?.parse().ok()
+}
+
+/// What a 206 holds: the first byte, the last one, and how many there are in all, if it says.
+pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, u64, Option<u64>)> {
+    let text = text(headers, header::CONTENT_RANGE)?;
+    let (span, total) = text.strip_prefix("bytes ")?.trim().split_once('/')?;
+    let (first, last) = span.split_once('-')?;
+    let (first, last) = (first.trim().parse::<u64>().ok()?, last.trim().parse::<u64>().ok()?);
+    let total = match total.trim() {
+        "*" => None,
+        number => Some(number.parse::<u64>().ok()?),
+    };
+    let fits = first <= last && total.is_none_or(|total| last < total);
+    fits.then_some((first, last, total))
+}
+
+/// The size that a 416 tells.
+pub(super) fn unsatisfied_size(headers: &HeaderMap) -> Option<u64> {
+    text(headers, header::CONTENT_RANGE)?.strip_prefix("bytes */")?.trim().parse().ok()
+}
+
+/// How long a server wants to be left alone; `now` is the time since 1970.
+pub(super) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
+    let text = text(headers, header::RETRY_AFTER)?;
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let at = u64::try_from(seconds(&text)?).ok()?;
+    Some(Duration::from_secs(at).saturating_sub(now))
+}
+
+/// Refuses bytes that are not the object's own.
+pub(super) fn check_encoding(headers: &HeaderMap, what: &str) -> Result<(), Trouble> {
+    match text(headers, header::CONTENT_ENCODING) {
+        Some(coding) if !coding.eq_ignore_ascii_case("identity") => Err(Trouble::never(
+            FailureKind::Protocol,
+            format!("{what}: the server sends it as {coding} although it was told not to"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a status that is no success means; `now` is the time since 1970.
+pub(super) fn refusal(
+    what: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    now: Duration,
+) -> Trouble {
+    let said = format!("{what}: the server answers {status}");
+    match status.as_u16() {
+        404 | 410 => Trouble::never(FailureKind::SourceMissing, format!("{what}: there is none")),
+        401 | 403 | 407 => Trouble::never(FailureKind::NotAuthorised, said),
+        412 => Trouble::never(FailureKind::Changed, changed(what)),
+        408 | 425 | 429 | 500 | 502 | 503 | 504 | 509 => match retry_after(headers, now) {
+            Some(pause) if pause > LONGEST_PAUSE => Trouble::never(
+                FailureKind::Temporary,
+                format!("{said} and wants to be left alone for {pause}: try again then"),
+            ),
+            pause => Trouble::Later(said, pause),
+        },
+        _ => Trouble::never(FailureKind::Unreadable, said),
+    }
+}
+
+/// What is said of an object that is not any more what it was.
+pub(super) fn changed(what: &str) -> String {
+    format!("{what}: changed while it was fetched; run the same command again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn ranges_are_read_and_nonsense_is_not() {
+        let read = |text| content_range(&headers(&[("content-range", text)]));
+        assert_eq!(read("bytes 0-0/1"), Some((0, 0, Some(1))));
+        assert_eq!(read("bytes 5-9/*"), Some((5, 9, None)));
+        for bad in ["bytes 9-5/20", "bytes 0-20/20", "items 0-1/2", "bytes */7", "bytes -1-2/3"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        assert_eq!(unsatisfied_size(&headers(&[("content-range", "bytes */0")])), Some(0));
+    }
+
+    #[test]
+    fn versions_are_told_apart() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let a = Version::of(&headers(&[("etag", "\"a\""), ("last-modified", date)]));
+        let b = Version::of(&headers(&[("etag", "\"b\""), ("last-modified", date)]));
+        let weak = Version::of(&headers(&[("etag", "W/\"a\"")]));
+        let timed = Version::of(&headers(&[("last-modified", date)]));
+        assert!(!a.agrees(&b) && a.agrees(&weak) && a.agrees(&timed));
+        assert_eq!(a.mtime().secs, 784_111_777);
+        assert_ne!(a.mtime().nanos, b.mtime().nanos);
+        assert_eq!(timed.mtime().nanos, 0);
+        assert_eq!(a.condition(), Some("\"a\""));
+        assert_eq!((weak.condition(), timed.condition()), (None, Some(date)));
+        assert!(!Version::default().is_known());
+    }
+
+    #[test]
+    fn a_status_becomes_a_kind_of_failure() {
+        let none = HeaderMap::new();
+        let now = Duration::from_secs(784_111_777);
+        let kind = |status: u16, headers: &HeaderMap| {
+            refusal("x", StatusCode::from_u16(status).unwrap(), headers, now)
+        };
+        for (status, wanted) in [
+            (404, FailureKind::SourceMissing),
+            (401, FailureKind::NotAuthorised),
+            (403, FailureKind::NotAuthorised),
+            (412, FailureKind::Changed),
+            (405, FailureKind::Unreadable),
+            (503, FailureKind::Temporary),
+        ] {
+            assert_eq!(kind(status, &none).failure().kind, wanted, "{status}");
+        }
+        let pause = |text| match kind(503, &headers(&[("retry-after", text)])) {
+            Trouble::Later(_, pause) => pause,
+            Trouble::Never(_) => Some(Duration::from_secs(u64::MAX / 2_000_000_000)),
+        };
+        assert_eq!(pause("7"), Some(Duration::from_secs(7)));
+        assert_eq!(pause("Sun, 06 Nov 1994 08:49:47 GMT"), Some(Duration::from_secs(10)));
+        assert_eq!(pause("soon"), None);
+        assert!(pause("86400") > Some(LONGEST_PAUSE));
+    }
+}

@@ -1,0 +1,179 @@
+//! One object of somebody else's server: where it is, what is known of it, how it is asked for.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, StatusCode};
+use packtrain_io::clock;
+use packtrain_object::EntryId;
+use packtrain_transfer::FailureKind;
+use packtrain_units::{ByteCount, Duration};
+use url::Url;
+
+use super::answer::{self, Trouble, Version};
+use super::s3::Bucket;
+use super::wire::{Client, Headers};
+
+/// Redirections followed, one after the other.
+const MOST_REDIRECTS: u32 = 10;
+/// Pauses that a server asks for before it says anything of an object.
+const MOST_PAUSES: u32 = 4;
+
+/// Where an object is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// At an address, which may lead to another one.
+    Web { asked: Url, at: Mutex<Url> },
+    /// In a bucket, under this key.
+    Bucket(Arc<Bucket>, String),
+}
+
+/// An object.
+#[derive(Debug)]
+pub(super) struct Remote {
+    /// As it is told of.
+    pub(super) name: String,
+    /// How many bytes it has, if the server says.
+    pub(super) size: Option<ByteCount>,
+    pub(super) version: Version,
+    /// Whether the server gives parts of it.
+    pub(super) ranges: bool,
+    pub(super) place: Place,
+}
+
+/// The objects of a transfer, by their entries.
+pub(super) type Objects = Arc<Mutex<HashMap<EntryId, Arc<Remote>>>>;
+
+impl Remote {
+    /// What asks for these bytes of it, or for all.
+    pub(super) fn request(&self, part: Option<&Range<u64>>) -> (Url, Headers) {
+        let mut headers = Headers::new();
+        if let Some(part) = part {
+            let range = format!("bytes={}-{}", part.start, part.end - 1);
+            headers.extend(value(header::RANGE, &range));
+            if let Some(condition) = self.version.condition() {
+                headers.extend(value(header::IF_RANGE, condition));
+            }
+        }
+        match &self.place {
+            Place::Web { at, .. } => (at.lock().expect("no holder panics").clone(), headers),
+            Place::Bucket(bucket, key) => (bucket.get(key), headers),
+        }
+    }
+
+    /// The address it was found at may have ended (some are good for minutes only): looks again
+    /// at the one that was asked for. False if that changes nothing.
+    pub(super) async fn find_again(&self, client: &Client) -> Result<bool, Trouble> {
+        let Place::Web { asked, at } = &self.place else { return Ok(false) };
+        let before = at.lock().expect("no holder panics").clone();
+        if before == *asked {
+            return Ok(false);
+        }
+        let again = probe(client, asked).await?;
+        if !self.version.agrees(&again.version) || self.size != again.size {
+            return Err(Trouble::never(FailureKind::Changed, answer::changed(&self.name)));
+        }
+        if let Place::Web { at: found, .. } = again.place {
+            *at.lock().expect("no holder panics") = found.into_inner().expect("no holder panics");
+        }
+        Ok(true)
+    }
+}
+
+/// A header, unless its value is none.
+fn value(name: header::HeaderName, text: &str) -> Option<(header::HeaderName, HeaderValue)> {
+    Some((name, HeaderValue::from_str(text).ok()?))
+}
+
+/// Finds out what is at an address: with a request for its first byte, which says at once whether
+/// parts are given, how many bytes there are, and which version.
+pub(super) async fn probe(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
+    let mut pauses = 0;
+    loop {
+        match probe_once(client, asked).await {
+            Err(Trouble::Later(text, Some(pause))) if pauses < MOST_PAUSES => {
+                pauses += 1;
+                let _ = text;
+                tokio::time::sleep(pause.max(Duration::from_millis(100)).to_std()).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn probe_once(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
+    let mut url = asked.clone();
+    for _ in 0..=MOST_REDIRECTS {
+        let mut connection = client.connect(&url).await?;
+        let headers: Headers = value(header::RANGE, "bytes=0-0").into_iter().collect();
+        let answer = connection.ask(Method::GET, &url, &headers, Bytes::new()).await?;
+        let (status, headers) = (answer.status(), answer.headers());
+        if status.is_redirection()
+            && let Some(to) = answer::text(headers, header::LOCATION)
+        {
+            url = follow(&url, &to)?;
+            continue;
+        }
+        let name = asked.to_string();
+        answer::check_encoding(headers, &name)?;
+        let version = Version::of(headers);
+        let (size, ranges) = match status {
+            StatusCode::PARTIAL_CONTENT => match answer::content_range(headers) {
+                Some((0, 0, Some(total))) => (Some(total), true),
+                Some((0, 0, None)) => (None, false),
+                _ => {
+                    let text = format!("{name}: the server gives another range than was asked for");
+                    return Err(Trouble::never(FailureKind::Protocol, text));
+                }
+            },
+            StatusCode::OK => (answer::length(headers), false),
+            StatusCode::RANGE_NOT_SATISFIABLE
+                if answer::unsatisfied_size(headers).is_none_or(|size| size == 0) =>
+            {
+                (Some(0), true)
+            }
+            _ => return Err(answer::refusal(&name, status, headers, clock::wall())),
+        };
+        let place = Place::Web { asked: asked.clone(), at: Mutex::new(url) };
+        // Without a mark of the version, parts of two versions could not be told apart.
+        let ranges = ranges && version.is_known();
+        return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place });
+    }
+    let text = format!("{asked}: more than {MOST_REDIRECTS} redirections");
+    Err(Trouble::never(FailureKind::Unreadable, text))
+}
+
+/// Where a redirection leads.
+fn follow(from: &Url, to: &str) -> Result<Url, Trouble> {
+    let refuse = |why: &str| {
+        let text = format!("{from}: the server sends us to {to}, {why}");
+        Trouble::never(FailureKind::Unreadable, text)
+    };
+    let next = from.join(to).map_err(|_| refuse("which is no address"))?;
+    match (from.scheme(), next.scheme()) {
+        (_, "https") | ("http", "http") => Ok(next),
+        ("https", "http") => {
+            Err(refuse("which is not encrypted: name it yourself if you trust it"))
+        }
+        _ => Err(refuse("which is no address of the web")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_do_not_leave_encryption() {
+        let from = |text: &str| Url::parse(text).unwrap();
+        let secure = from("https://a.example/x/y");
+        assert_eq!(follow(&secure, "../z?q").unwrap().as_str(), "https://a.example/z?q");
+        assert_eq!(follow(&secure, "https://b.example/").unwrap().host_str(), Some("b.example"));
+        assert!(follow(&secure, "http://a.example/x").is_err());
+        assert!(follow(&from("http://a.example/"), "http://b.example/").is_ok());
+        assert!(follow(&from("http://a.example/"), "file:///etc/passwd").is_err());
+    }
+}
