@@ -300,8 +300,11 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
 
 /// From or to somebody else's server.
 fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    // The sink's own transports are not used: the streams are not between two ends of ours.
+    let plan = Ask { choice: 3, ..ask(request) };
+    let plan = plan.plan(Hints::default(), &own_limits(request)?, request.options.rate_bps);
     if stores::is_store(&request.dest) {
-        return Err(usage("this destination cannot be written to in this version"));
+        return stores::send(request, watch, plan);
     }
     let to_stdout = matches!(request.dest, Location::Stdio);
     let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
@@ -309,9 +312,6 @@ fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError
         Some(spool) => spool.destination(),
         None => destination(request)?,
     };
-    // The sink's own transports are not used: the streams are not between two ends of ours.
-    let plan = Ask { choice: 3, ..ask(request) };
-    let plan = plan.plan(Hints::default(), &own_limits(request)?, request.options.rate_bps);
     let ended = stores::fetch(request, destination, watch, plan)?;
     if let Some(spool) = spool
         && ended.0.failure.is_none()

@@ -3,13 +3,13 @@
 //!
 //! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
 //! journal and digests, is the one of every transfer, and the source's state machine assigns its
-//! ranges to one transport, whose streams ask the server for them ([ADR 0029]). `wire` makes
+//! ranges to one transport, whose streams ask the server for them (`docs/adr/0029`). `wire` makes
 //! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `ledger`
 //! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
-//!
-//! [ADR 0029]: ../../../docs/adr/0029-other-peoples-servers.md
 
 mod answer;
+mod body;
+mod crew;
 mod fetch;
 mod get;
 mod ledger;
@@ -18,6 +18,7 @@ mod list;
 mod receiver;
 mod remote;
 mod s3;
+mod send;
 mod wire;
 
 use packtrain_transfer::{Failure, FailureKind, Outcome};
@@ -30,6 +31,7 @@ use crate::history;
 use crate::session::{Observer, Stop};
 use crate::sink::{self, Destination, SinkSetup};
 use crate::transports::{Auto, MOST_STREAMS, Moved, Plan, SinkTransports, TcpSettings};
+use crew::Count;
 use list::Asked;
 use wire::Client;
 
@@ -46,11 +48,11 @@ pub(crate) fn fetch(
     let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
     let most = plan.most_streams;
     let count = match plan.streams {
-        Some(n) => lines::Count::Fixed(n.min(most)),
+        Some(n) => Count::Fixed(n.min(most)),
         None => {
             let host = request.sources.first().and_then(Location::host).unwrap_or_default();
             let earlier = history::earlier_from(&request.history, host);
-            lines::Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
         }
     };
     let rate = plan.rate_bps.map(DataRate::from_bps);
@@ -101,6 +103,38 @@ pub(crate) fn fetch(
         (better(sink, outcome), moved)
     });
     Ok(ended)
+}
+
+/// Sends the request's files to a store.
+pub(crate) fn send(
+    request: &CpRequest,
+    observer: &dyn Observer,
+    plan: Plan,
+) -> Result<(Outcome, Moved), NodeError> {
+    let Location::S3 { bucket, key } = &request.dest else {
+        return Err(NodeError::new(FailureKind::Usage, "this place cannot be written to"));
+    };
+    let client = Client::new(&plan.kernel, request.background).map_err(|t| t.failure())?;
+    let most = plan.most_streams;
+    let count = match plan.streams {
+        Some(n) => Count::Fixed(n.min(most)),
+        None => {
+            let earlier = history::earlier(&request.history, bucket);
+            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+        }
+    };
+    let setup = send::Setup {
+        client,
+        bucket: s3::open(bucket)?,
+        key: key.clone(),
+        paths: request.sources.iter().map(|source| source.path().to_vec()).collect(),
+        options: request.options.clone(),
+        observer,
+        crew: crew::Crew::new(count, most, false),
+        pace: body::Pace::new(plan.rate_bps.map(DataRate::from_bps)),
+        stop: Stop::new(request.stop.clone()),
+    };
+    Ok(send::run(setup)?)
 }
 
 /// The sink knows more, except of why the source ended early.

@@ -15,7 +15,8 @@ use packtrain_transfer::{
 };
 use packtrain_units::{DataRate, Duration, Offset, Time};
 
-use super::lines::{Count, FetchNews, Lines, Parts};
+use super::crew::Count;
+use super::lines::{FetchNews, Lines, Parts};
 use super::list::{self, Asked, Found};
 use super::remote::Objects;
 use super::wire::Client;

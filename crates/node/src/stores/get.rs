@@ -1,6 +1,5 @@
 //! One request and what comes of it.
 
-use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 use packtrain_io::clock;
@@ -10,6 +9,7 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
 use super::answer::{self, Trouble, Version};
+use super::body::Outgoing;
 use super::ledger::Run;
 use super::lines::{FetchNews, Shared};
 use super::remote::Remote;
@@ -43,7 +43,7 @@ impl<'a> Get<'a> {
         let (answer, end) = loop {
             let (url, headers) = self.object.request(part.as_ref());
             let connection = self.shared.connection(self.line, held, &url).await?;
-            let answer = connection.ask(Method::GET, &url, &headers, Bytes::new()).await?;
+            let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
             match self.check(&answer, part.as_ref()) {
                 Ok(()) => break (answer, end),
                 Err(trouble) if !again && is_stale(&answer) => {
@@ -196,7 +196,7 @@ pub(super) async fn stream(
 ) -> Result<(), Trouble> {
     let (url, headers) = object.request(None);
     let mut connection = shared.client.connect(&url).await?;
-    let answer = connection.ask(Method::GET, &url, &headers, Bytes::new()).await?;
+    let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
     let name = &object.name;
     if answer.status() != StatusCode::OK {
         return Err(answer::refusal(name, answer.status(), answer.headers(), clock::wall()));

@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use packtrain_io::clock;
-use packtrain_io::tcp::tcp_info;
 use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
@@ -17,18 +15,17 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::answer::Trouble;
+use super::body::Pace;
+use super::crew::{Count, Crew, Sockets};
 use super::get::Get;
 use super::ledger::{Ledger, Take};
-use super::receiver::Receiver;
 use super::remote::{Objects, Remote};
 use super::wire::{Client, Connection};
-use crate::api::{StreamEnd, StreamsReport};
+use crate::api::StreamsReport;
 use crate::control::PayloadSink;
 use crate::runtime;
-use crate::transports::{Auto, LineId, Reading, Record};
+use crate::transports::LineId;
 
-/// How often the kernel is asked about the streams.
-const SAMPLE: Duration = Duration::from_millis(50);
 /// The wait after a request that failed; doubles with each in a row, up to the longest.
 const RETRY: Duration = Duration::from_millis(250);
 const RETRY_MOST: Duration = Duration::from_secs(8);
@@ -58,14 +55,6 @@ pub(super) enum FetchNews {
     Say(String),
 }
 
-/// How many streams there are to be.
-pub(super) enum Count {
-    /// So many.
-    Fixed(u32),
-    /// As many as turn out to be best.
-    Auto(Box<Auto>),
-}
-
 /// What the streams are made of.
 pub(super) struct Parts {
     pub(super) client: Arc<Client>,
@@ -82,11 +71,10 @@ pub(super) struct Shared {
     pub(super) client: Arc<Client>,
     objects: Objects,
     payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
-    rate: Option<DataRate>,
-    due: Mutex<Time>,
+    pace: Pace,
     ledger: Mutex<Ledger>,
     work: Notify,
-    sockets: Mutex<BTreeMap<LineId, (Arc<OwnedFd>, Time)>>,
+    sockets: Sockets,
     tell: Box<dyn Fn(FetchNews) + Send + Sync>,
     /// The most streams the server takes.
     cap: Mutex<u32>,
@@ -97,12 +85,8 @@ pub(super) struct Shared {
 /// The streams.
 pub(super) struct Lines {
     shared: Arc<Shared>,
-    count: Count,
-    most: u32,
-    sampled: Time,
+    crew: Crew,
     held: u64,
-    receiver: Receiver,
-    record: Record,
     tasks: BTreeMap<LineId, AbortHandle>,
     streams: Vec<AbortHandle>,
 }
@@ -110,27 +94,23 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { client, objects, payload, rate, count, most, tell } = parts;
+        let crew = Crew::new(count, most, true);
         let shared = Shared {
             client,
             objects,
             payload,
-            rate,
-            due: Mutex::new(Time::ZERO),
+            pace: Pace::new(rate),
             ledger: Mutex::default(),
             work: Notify::new(),
-            sockets: Mutex::default(),
+            sockets: crew.sockets(),
             tell,
             cap: Mutex::new(most),
             held: AtomicU64::new(0),
         };
         Self {
             shared: Arc::new(shared),
-            count,
-            most,
-            sampled: Time::ZERO,
+            crew,
             held: 0,
-            receiver: Receiver::default(),
-            record: Record::new(clock::now()),
             tasks: BTreeMap::new(),
             streams: Vec::new(),
         }
@@ -171,15 +151,11 @@ impl Lines {
 
     /// Looks after the streams, a few times in each sample's time.
     pub(super) fn poll(&mut self, now: Time) {
-        if now.since(self.sampled) >= SAMPLE {
-            let span = now.since(self.sampled);
-            self.sampled = now;
-            self.sample(now, span);
-        }
+        self.sample(now);
         let there = self.shared.ledger().count() as u32;
         let wanted = self.wanted();
         for _ in there..wanted {
-            self.add(now);
+            self.add();
         }
         for _ in wanted..there {
             self.shared.ledger().retire_one();
@@ -196,53 +172,40 @@ impl Lines {
         }
         let small = ledger.files_waiting(SMALL_FILES) as u32;
         drop(ledger);
-        let wanted = match &self.count {
-            Count::Fixed(n) => *n,
-            Count::Auto(auto) => auto.target().max(small),
-        };
-        wanted.min(*self.shared.cap.lock().expect("no holder panics")).clamp(1, self.most)
+        self.crew.wanted(small, *self.shared.cap.lock().expect("no holder panics"))
     }
 
-    fn sample(&mut self, now: Time, span: Duration) {
+    fn sample(&mut self, now: Time) {
         let gone: Vec<LineId> =
             self.tasks.iter().filter(|(_, task)| task.is_finished()).map(|(id, _)| *id).collect();
         for id in gone {
             self.tasks.remove(&id);
-            self.receiver.forget(id);
-            self.record.ended(None, StreamEnd::Retired);
+            self.crew.gone(id);
         }
-        let mut readings = Vec::new();
-        let sockets = self.shared.sockets.lock().expect("no holder panics").clone();
-        for (line, (socket, since)) in sockets {
-            let Ok(info) = tcp_info(&socket) else { continue };
-            let info = self.receiver.see(now, line, info, true);
-            readings.push(Reading { line, age: now.since(since), info });
-        }
-        self.record.look(now, &readings);
-        let held = self.shared.held.load(Ordering::Relaxed);
-        let waited = Duration::from_nanos(held - self.held);
-        self.held = held;
-        // Whoever waits for the disk or the pace half of the time says nothing of the path.
-        let most = span * readings.len() as u64 / 2;
-        let busy = self.shared.rate.is_none() && waited < most && self.shared.ledger().is_busy();
-        if let Count::Auto(auto) = &mut self.count {
-            auto.look(now, &readings, busy);
-        }
+        let shared = &self.shared;
+        let before = &mut self.held;
+        self.crew.look(now, |span, streams| {
+            let held = shared.held.load(Ordering::Relaxed);
+            let waited = Duration::from_nanos(held - *before);
+            *before = held;
+            // Whoever waits for the disk or the pace half of the time says nothing of the path.
+            let most = span * streams / 2;
+            !shared.pace.is_set() && waited < most && shared.ledger().is_busy()
+        });
     }
 
-    fn add(&mut self, now: Time) {
+    fn add(&mut self) {
         let id = self.shared.ledger().join();
         let shared = Arc::clone(&self.shared);
         let task = runtime::handle().spawn(async move {
             let mut connection = None;
             shared.work_as(id, &mut connection).await;
-            shared.sockets.lock().expect("no holder panics").remove(&id);
+            shared.sockets.forget(id);
             shared.ledger().leave(id);
             shared.work.notify_waiters();
         });
-        let _ = now;
         self.tasks.insert(id, task.abort_handle());
-        self.record.came(self.shared.ledger().count() as u32);
+        self.crew.came(self.shared.ledger().count() as u32);
     }
 
     /// Bytes that arrived and were wanted.
@@ -257,18 +220,12 @@ impl Lines {
 
     /// The least round trip.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.record.min_rtt()
+        self.crew.min_rtt()
     }
 
     /// What the streams did.
     pub(super) fn report(&self) -> Option<StreamsReport> {
-        let mut report = self.record.report()?;
-        report.moved_twice = self.twice();
-        match &self.count {
-            Count::Fixed(n) => report.asked = Some(*n),
-            Count::Auto(auto) => report.reasons = auto.reasons(),
-        }
-        Some(report)
+        self.crew.report(self.twice())
     }
 
     /// Ends them all.
@@ -309,14 +266,10 @@ impl Shared {
 
     /// Waits until so many bytes may have come.
     pub(super) async fn pace(&self, bytes: usize) {
-        let Some(rate) = self.rate else { return };
-        let wait = {
-            let now = clock::now();
-            let mut due = self.due.lock().expect("no holder panics");
-            *due = (*due).max(now) + rate.time_for(ByteCount(bytes as u64));
-            due.since(now)
-        };
-        tokio::time::sleep(wait.to_std()).await;
+        let wait = self.pace.wait(ByteCount(bytes as u64));
+        if !wait.is_zero() {
+            tokio::time::sleep(wait.to_std()).await;
+        }
     }
 
     /// Waits until there may be something else to do.
@@ -334,8 +287,7 @@ impl Shared {
         if !held.as_ref().is_some_and(|held| held.is_for(url)) {
             *held = None;
             let made = self.client.connect(url).await?;
-            let socket = (made.socket(), clock::now());
-            self.sockets.lock().expect("no holder panics").insert(id, socket);
+            self.sockets.has(id, &made);
             *held = Some(made);
         }
         held.as_mut().ok_or_else(|| Trouble::later("no connection"))

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use packtrain_io::clock;
@@ -14,6 +13,7 @@ use packtrain_units::{ByteCount, Duration};
 use url::Url;
 
 use super::answer::{self, Trouble, Version};
+use super::body::Outgoing;
 use super::s3::Bucket;
 use super::wire::{Client, Headers};
 
@@ -109,7 +109,7 @@ async fn probe_once(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
     for _ in 0..=MOST_REDIRECTS {
         let mut connection = client.connect(&url).await?;
         let headers: Headers = value(header::RANGE, "bytes=0-0").into_iter().collect();
-        let answer = connection.ask(Method::GET, &url, &headers, Bytes::new()).await?;
+        let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
         let (status, headers) = (answer.status(), answer.headers());
         if status.is_redirection()
             && let Some(to) = answer::text(headers, header::LOCATION)

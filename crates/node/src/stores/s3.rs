@@ -6,7 +6,6 @@ pub(super) mod profile;
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, SystemTime};
 
-use bytes::Bytes;
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode};
 use packtrain_io::clock;
@@ -16,7 +15,8 @@ use rusty_s3::{Credentials, UrlStyle};
 use url::Url;
 
 use super::answer::{self, Trouble, Version};
-use super::wire::{self, Client, Headers};
+use super::body::Outgoing;
+use super::wire::{self, Client, Connection, Headers};
 use profile::Settings;
 
 /// How long a signed request is good for: longer than a run takes at any rate worth having.
@@ -105,7 +105,7 @@ impl Bucket {
         let mut action = self.place.head_object(self.signer(), key);
         action.headers_mut().insert("x-amz-checksum-mode", "ENABLED");
         let (url, headers) = signed(&action);
-        let answer = self.ask(client, Method::HEAD, &url, &headers, Bytes::new(), &name).await?;
+        let answer = self.ask(client, Method::HEAD, &url, &headers, &name).await?;
         let headers = answer.headers;
         let size = answer::length(&headers).ok_or_else(|| {
             let text = format!("{name}: the store does not tell its size");
@@ -134,7 +134,7 @@ impl Bucket {
                 action.with_continuation_token(token.clone());
             }
             let (url, headers) = signed(&action);
-            let answer = self.ask(client, Method::GET, &url, &headers, Bytes::new(), &name).await?;
+            let answer = self.ask(client, Method::GET, &url, &headers, &name).await?;
             let text = String::from_utf8(answer.document).map_err(|e| odd(e.to_string()))?;
             let page = ListObjectsV2::parse_response(&text).map_err(|e| odd(e.to_string()))?;
             for one in page.contents {
@@ -163,12 +163,11 @@ impl Bucket {
         method: Method,
         url: &Url,
         headers: &Headers,
-        body: Bytes,
         name: &str,
     ) -> Result<Answer, Trouble> {
         let mut tries = 0;
         loop {
-            let once = self.ask_once(client, method.clone(), url, headers, body.clone(), name);
+            let once = self.ask_once(client, method.clone(), url, headers, name);
             match once.await {
                 Err(Trouble::Later(_, pause)) if tries + 1 < TRIES => {
                     tries += 1;
@@ -186,10 +185,22 @@ impl Bucket {
         method: Method,
         url: &Url,
         headers: &Headers,
-        body: Bytes,
         name: &str,
     ) -> Result<Answer, Trouble> {
         let mut connection = client.connect(url).await?;
+        self.ask_over(&mut connection, method, url, headers, Outgoing::none(), name).await
+    }
+
+    /// Asks over a connection, once.
+    pub(super) async fn ask_over(
+        &self,
+        connection: &mut Connection,
+        method: Method,
+        url: &Url,
+        headers: &Headers,
+        body: Outgoing,
+        name: &str,
+    ) -> Result<Answer, Trouble> {
         let answer = connection.ask(method, url, headers, body).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let mut body = answer.into_body();
@@ -235,10 +246,7 @@ pub(super) struct Answer {
 }
 
 /// The address that an action is signed to, and the headers that were signed with it.
-pub(super) fn signed<'a, A: S3Action<'a>>(action: &A) -> (Url, Headers)
-where
-    A: Clone,
-{
+pub(super) fn signed<'a>(action: &(impl S3Action<'a> + Clone)) -> (Url, Headers) {
     let url = action.sign(GOOD_FOR);
     let mut action = action.clone();
     let headers = action

@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -23,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::answer::Trouble;
+use super::body::Outgoing;
 use crate::runtime;
 use crate::transports::TcpSettings;
 
@@ -223,7 +225,7 @@ async fn tunnel(
     }
 }
 
-async fn speak<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, hyper::Error>
+async fn speak<S>(stream: S) -> Result<SendRequest<Outgoing>, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -238,7 +240,7 @@ where
 
 /// One connection.
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Outgoing>,
     descriptor: Arc<OwnedFd>,
     /// Whom it goes to.
     site: String,
@@ -263,7 +265,7 @@ impl Connection {
         method: Method,
         url: &Url,
         headers: &Headers,
-        body: Bytes,
+        body: Outgoing,
     ) -> Result<Response<Incoming>, Trouble> {
         let (host, _) = authority(url)?;
         let host = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
@@ -288,13 +290,21 @@ impl Connection {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).map_err(|_| unfit(url))?;
+        let sent = body.sent();
+        let request = request.body(body).map_err(|_| unfit(url))?;
         let away = |why: String| Trouble::later(format!("{}: {why}", self.site));
         self.sender.ready().await.map_err(|e| away(e.to_string()))?;
-        let answer = tokio::time::timeout(SILENCE.to_std(), self.sender.send_request(request));
-        match answer.await {
-            Ok(answer) => answer.map_err(|e| away(reason(&e))),
-            Err(_) => Err(away(format!("no answer within {SILENCE}"))),
+        let mut answer = std::pin::pin!(self.sender.send_request(request));
+        let mut before = sent.load(Ordering::Relaxed);
+        loop {
+            match tokio::time::timeout(SILENCE.to_std(), &mut answer).await {
+                Ok(answer) => return answer.map_err(|e| away(reason(&e))),
+                // As long as the request moves the answer is not late.
+                Err(_) if sent.load(Ordering::Relaxed) != before => {
+                    before = sent.load(Ordering::Relaxed);
+                }
+                Err(_) => return Err(away(format!("no answer within {SILENCE}"))),
+            }
         }
     }
 }
