@@ -6,6 +6,7 @@
 
 pub mod loss;
 pub mod sabul;
+pub mod session;
 pub mod udt4;
 
 use std::ffi::OsStr;
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenario", body: scenario, seeds: scenario_seeds },
     Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
     Target { name: "sabul", body: sabul::sabul, seeds: sabul::seeds },
+    Target { name: "session", body: session::session, seeds: session::seeds },
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];

@@ -28,6 +28,7 @@ mod path;
 mod qlog;
 mod sabul;
 mod seam;
+pub mod session;
 mod stats;
 mod udt;
 pub mod udt4;

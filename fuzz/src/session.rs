@@ -1,0 +1,66 @@
+//! Headers of sessions, depots' answers, and depots' rules.
+
+use packtrain_io::tcp::Identity;
+use packtrain_node::api::AllowRule;
+use packtrain_proto::session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};
+use packtrain_proto::session::{Place, Reason};
+use packtrain_units::Duration;
+
+/// A header that is read is written to the same bytes; an answer and a rule
+/// read back.
+pub fn session(data: &[u8]) {
+    if let Ok(header) = Header::read(data) {
+        let written = header.write();
+        assert_eq!(written, data);
+        assert_eq!(Header::read(&written).as_ref(), Ok(&header));
+        let _ = (header.is_signed(), header.next());
+        if header.position() < header.session.route.len() {
+            let passed = header.passed(DepotId([1; 16])).write();
+            assert!(Header::read(&passed).is_ok() || passed.len() > 4096);
+        }
+    }
+    if let Ok(answer) = Answer::read(data) {
+        // A text that was no text may have to be cut when it is written.
+        let again = Answer::read(&answer.write()).expect("what was written is read");
+        assert_eq!(Answer::read(&again.write()), Ok(again));
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        if let Ok(rule) = text.parse::<AllowRule>() {
+            assert_eq!(rule.to_string().parse::<AllowRule>(), Ok(rule));
+        }
+        if let Ok(place) = text.parse::<Place>() {
+            assert_eq!(place.to_string().parse::<Place>(), Ok(place));
+        }
+    }
+}
+
+/// Headers with and without depots behind them, both answers, rules.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let hop = |text: &str| Hop::tcp(text.parse().expect("a place"));
+    let session = Session {
+        kind: Kind::Synchronous,
+        id: SessionId([3; 16]),
+        sent: Duration::from_secs(1_763_800_000),
+        hop_limit: 4,
+        source: Some("[2001:db8::2]:9".parse().expect("a place")),
+        destination: hop("192.0.2.1:7876"),
+        route: vec![hop("depot.example:7879"), hop("[2001:db8::1]:7879")],
+        tree: Vec::new(),
+    };
+    let identity = Identity::generate([1; 32]);
+    let header = session.seal(identity.public().0, |text| identity.sign(text)).expect("it fits");
+    let refusal = Refusal {
+        reason: Reason::Busy,
+        depot: 1,
+        retry_after: Some(Duration::from_secs(2)),
+        text: "full".to_owned(),
+    };
+    vec![
+        header.write(),
+        header.passed(DepotId([2; 16])).write(),
+        Answer::Accepted.write(),
+        Answer::Refused(refusal).write(),
+        b"10.1.0.0/16:5000-5100".to_vec(),
+        b"[2001:db8::]/32:7876".to_vec(),
+    ]
+}
