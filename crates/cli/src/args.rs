@@ -4,6 +4,7 @@ mod common;
 mod config;
 mod cp;
 mod demo;
+mod depot;
 mod diagnose;
 mod emulate;
 mod forecast;
@@ -32,6 +33,7 @@ pub(crate) use common::{
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
+pub(crate) use depot::DepotArgs;
 pub(crate) use diagnose::DiagnoseArgs;
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use forecast::ForecastArgs;
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Verify(Box<VerifyArgs>),
     /// Serve a directory to clients with known keys or a ticket.
     Serve(ServeArgs),
+    /// Relay sessions in the middle of a path, for known keys to named places.
+    Depot(Box<DepotArgs>),
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
     /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.

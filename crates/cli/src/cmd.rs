@@ -3,6 +3,7 @@
 mod config;
 mod cp;
 mod demo;
+mod depot;
 mod diagnose;
 mod emulate;
 mod explain;
@@ -35,6 +36,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Cp(args) => Ok(cp::copy(&args, &matches, line)),
         Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
         Command::Serve(args) => serve::run(&args),
+        Command::Depot(args) => depot::run(&args),
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::History(args) => history::run(&args),

@@ -14,12 +14,14 @@
 //! perf::server(PerfServerRequest, &dyn PerfReporter) -> Result<(), NodeError>
 //! perf::client(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, NodeError>
 //! keys::show() -> Result<KeyInfo, NodeError>                      makes the key at first use
+//! depot::run(DepotRequest, &dyn DepotReporter) -> Result<(), NodeError>
 //! demo::run() -> Result<(), NodeError>
 //! ```
 //!
 //! `Err` is for what failed before a transfer existed; afterwards the failure is in the outcome.
 
 mod cp;
+mod depot;
 mod error;
 mod perf;
 mod report;
@@ -27,7 +29,12 @@ mod serve;
 mod stop;
 mod streams;
 
-pub use cp::{CpRequest, Outcome, PortRange, SshSettings, TransportChoice, TransportShare};
+pub use cp::{
+    CpRequest, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice, TransportShare,
+};
+pub use depot::{
+    AllowError, AllowRule, DepotLimits, DepotReporter, DepotRequest, DepotSession, DepotStats,
+};
 pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Options, Resume, Summary};
 pub use packtrain_transfer::{Failure, FailureKind, FileReport};

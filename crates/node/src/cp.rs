@@ -4,8 +4,11 @@ mod far;
 mod relay;
 mod watch;
 
+use std::sync::Arc;
+
 use packtrain_io::clock;
 use packtrain_io::tcp::tune::check_congestion;
+use packtrain_proto::session::Host;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration};
@@ -16,8 +19,9 @@ use crate::api::{
 };
 use crate::control;
 use crate::end::Allowed;
-use crate::handshake::{self, Ask, More};
+use crate::handshake::{self, Ask, AskPath, More};
 use crate::history;
+use crate::route::{Route, Via};
 use crate::session::Stop;
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
@@ -84,6 +88,7 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
         check_congestion(name).map_err(|e| usage(&e.to_string()))?;
     }
     let store = request.sources.iter().chain([&request.dest]).any(stores::is_store);
+    check_via(request, store, local_source && local_dest, !local_source && !local_dest)?;
     let watch = Watch::new(reporter, request);
     let ended = match (local_source, local_dest) {
         _ if store => store_copy(request, &watch),
@@ -173,7 +178,7 @@ fn ask(request: &CpRequest) -> Ask {
     Ask {
         perf: None,
         sources: request.sources.len() as u32,
-        choice: handshake::number(request.transport),
+        choice: handshake::number(transport(request)),
         cc: request.cc.clone(),
         streams: request.streams.unwrap_or(0),
         background: request.background,
@@ -184,7 +189,57 @@ fn ask(request: &CpRequest) -> Ask {
             tcp_cc: request.tcp_cc.clone(),
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
         },
+        path: AskPath { relayed: !request.via.is_empty() },
     }
+}
+
+/// What moves the bytes: over depots only TCP does.
+fn transport(request: &CpRequest) -> TransportChoice {
+    match request.transport {
+        TransportChoice::Auto if !request.via.is_empty() => TransportChoice::Tcp,
+        choice => choice,
+    }
+}
+
+/// What depots cannot do is refused before anything begins.
+fn check_via(request: &CpRequest, store: bool, here: bool, far: bool) -> Result<(), NodeError> {
+    if request.via.is_empty() {
+        return Ok(());
+    }
+    if transport(request) != TransportChoice::Tcp {
+        let name = request.transport.name();
+        return Err(usage(&format!(
+            "depots of this version relay TCP only: leave out --transport {name} or --via"
+        )));
+    }
+    if store {
+        return Err(usage("--via leads to other ends of ours, not to other people's servers"));
+    }
+    if here {
+        return Err(usage("--via is about the way to another machine: both places are here"));
+    }
+    if far {
+        return Err(usage(
+            "--via needs one of the two places here: run the command at one of them",
+        ));
+    }
+    Ok(())
+}
+
+/// How the bytes go to the other end, which `far` is.
+fn via(request: &CpRequest, far: &Far, route: Option<Arc<Route>>) -> Option<Via> {
+    let place = if matches!(request.dest, Location::Local(_) | Location::Stdio) {
+        request.sources.first()
+    } else {
+        Some(&request.dest)
+    };
+    let host = match (place, &request.data_addr) {
+        (_, Some(address)) => Host::parse(address).ok(),
+        (Some(Location::Server { host, .. }), None) => Host::parse(host).ok(),
+        // A name of ssh's configuration means nothing elsewhere.
+        _ => far.addresses().first().map(|ip| Host::Ip(*ip)),
+    };
+    Some(Via { route: route?, host: host? })
 }
 
 fn own_limits(request: &CpRequest) -> Result<Allowed, NodeError> {
@@ -356,14 +411,16 @@ fn hints(request: &CpRequest, far: &Far) -> Hints {
 
 fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let spec = source_spec(request)?;
-    let far = Far::connect(request, &request.dest, watch)?;
+    let route = Route::over(&request.via)?;
+    let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask)?;
     handshake::call(far.control(), open, &stop)?;
     let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    plan.via = via(request, &far, route);
     if let (None, Some(host)) = (plan.streams, request.dest.host()) {
-        plan.earlier = history::earlier(&request.history, host);
+        plan.earlier = history::earlier(&request.history, &request.over(host));
     }
     let (control, rest) = far.split();
     let setup = SourceSetup {
@@ -386,12 +443,14 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         Some(spool) => spool.destination(),
         None => destination(request)?,
     };
-    let far = Far::connect(request, &request.sources[0], watch)?;
+    let route = Route::over(&request.via)?;
+    let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
     let open = open(request, Role::Source, paths(&request.sources), &ask)?;
     handshake::call(far.control(), open, &stop)?;
-    let plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    plan.via = via(request, &far, route);
     let (control, rest) = far.split();
     let transports = SinkTransports::new(plan, control.tx.clone());
     let options = request.options.clone();
@@ -407,8 +466,8 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
 }
 
 fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
-    let from = Far::connect(request, &request.sources[0], watch)?;
-    let to = Far::connect(request, &request.dest, watch)?;
+    let from = Far::connect(request, &request.sources[0], None, watch)?;
+    let to = Far::connect(request, &request.dest, None, watch)?;
     let stop = Stop::new(request.stop.clone());
     let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask(request) };
     let sink_open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &to_ask)?;

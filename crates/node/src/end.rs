@@ -83,6 +83,8 @@ impl Ask {
             allowed: allowed.transports.clone(),
             rate_bps,
             ports: allowed.ports.or(asked),
+            via: None,
+            relayed: self.path.relayed,
             hints,
         }
     }

@@ -39,6 +39,9 @@ pub(crate) struct Ask {
     /// What older ends do not know of.
     #[serde(skip)]
     pub(crate) more: More,
+    /// What still older ends do not know of.
+    #[serde(skip)]
+    pub(crate) path: AskPath,
 }
 
 /// What follows an [`Ask`] on the wire. An end that knows nothing of it reads over it; what an
@@ -49,6 +52,13 @@ pub(crate) struct More {
     pub(crate) tcp_cc: Option<String>,
     /// TCP's buffers, instead of the kernel's autotuning.
     pub(crate) tcp_buffer: Option<u64>,
+}
+
+/// What follows [`More`] on the wire, in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AskPath {
+    /// The caller goes over depots, which may freeze: silence is to be noticed soon.
+    pub(crate) relayed: bool,
 }
 
 impl More {
@@ -73,14 +83,17 @@ pub(crate) struct PerfAsk {
 impl Ask {
     pub(crate) fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(&(self, &self.more)).unwrap_or_default()
+        postcard::to_stdvec(&(self, &self.more, &self.path)).unwrap_or_default()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Failure> {
         let (mut ask, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| {
             Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
         })?;
-        ask.more = postcard::from_bytes(rest).unwrap_or_default();
+        if let Ok((more, rest)) = postcard::take_from_bytes(rest) {
+            ask.more = more;
+            ask.path = postcard::from_bytes(rest).unwrap_or_default();
+        }
         Ok(ask)
     }
 }
@@ -179,11 +192,15 @@ mod tests {
     #[test]
     fn an_ask_is_understood_with_and_without_what_came_later() {
         let more = More { tcp_cc: Some("cubic".to_owned()), tcp_buffer: Some(1 << 20) };
-        let ask = Ask { streams: 4, cc: Some("native".to_owned()), more, ..Ask::default() };
+        let path = AskPath { relayed: true };
+        let ask = Ask { streams: 4, cc: Some("native".to_owned()), more, path, ..Ask::default() };
         assert_eq!(Ask::decode(&ask.encode()).unwrap(), ask);
         let older = postcard::to_stdvec(&ask).unwrap();
         let read = Ask::decode(&older).unwrap();
-        assert_eq!(read, Ask { more: More::default(), ..ask.clone() });
+        assert_eq!(read, Ask { more: More::default(), path: AskPath::default(), ..ask.clone() });
+        let between = postcard::to_stdvec(&(&ask, &ask.more)).unwrap();
+        let read = Ask::decode(&between).unwrap();
+        assert_eq!(read, Ask { path: AskPath::default(), ..ask.clone() });
         // An older end reads the front and nothing else.
         let front: Ask = postcard::from_bytes(&ask.encode()).unwrap();
         assert_eq!(front.streams, 4);

@@ -310,7 +310,7 @@ fn measure(
     crate::transports::udp::check_controller(choice, request.cc.as_deref())?;
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
-    let tunnel = tunnel::open(&host, port, &trust, &|n| reporter.notice(&n))?;
+    let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
     let parallel = request.parallel.max(1);
     let ask = Ask {
         perf: Some(PerfAsk {
@@ -327,6 +327,7 @@ fn measure(
         ticket: tunnel.token,
         peer: Vec::new(),
         more: More::default(),
+        path: handshake::AskPath::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {
@@ -337,7 +338,7 @@ fn measure(
     };
     let stop = Stop::new(request.stop.clone());
     handshake::call(&tunnel.control, open, &stop)?;
-    let hints = Hints { peer: vec![tunnel.peer.ip()], own: vec![tunnel.local.ip()] };
+    let hints = Hints { peer: tunnel.peer.clone(), own: tunnel.local.into_iter().collect() };
     let plan = ask.plan(hints, &Allowed::by_policy()?, rate_bps);
     let mut intervals = Intervals::new(request.interval, reporter);
     let mut tell = |now: Now| intervals.note(&now);

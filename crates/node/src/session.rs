@@ -69,37 +69,91 @@ impl Stop {
 const ASK_AFTER: Duration = Duration::from_secs(30);
 /// Silence after which it is not: a machine that sleeps or a process that was stopped.
 const SILENT_AFTER: Duration = Duration::from_secs(150);
+/// The same where depots are in between: there may be another way.
+const RELAYED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(20));
 
 /// Whether the other end is alive.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     heard: Time,
-    asked: Time,
+    /// When it was asked, first and last, since something was heard.
+    asked: Option<(Time, Time)>,
     over: bool,
+    ask_after: Duration,
+    silent_after: Duration,
 }
 
 impl Pulse {
-    pub(crate) fn new(now: Time) -> Self {
-        Self { heard: now, asked: now, over: false }
+    /// A pulse that was felt now, over depots or not.
+    pub(crate) fn new(now: Time, relayed: bool) -> Self {
+        let (ask_after, silent_after) = if relayed { RELAYED } else { (ASK_AFTER, SILENT_AFTER) };
+        Self { heard: now, asked: None, over: false, ask_after, silent_after }
     }
 
     /// Something came.
     pub(crate) fn heard(&mut self, now: Time) {
-        self.heard = now;
+        (self.heard, self.asked) = (now, None);
     }
 
-    /// Asks after some silence; the failure to end with, once, after too much.
+    /// Asks after some silence; the failure to end with, once, after too much. Silence counts once
+    /// it was asked: while this end itself was busy elsewhere, nothing could be heard.
     pub(crate) fn check(&mut self, now: Time, tx: &ControlSender) -> Option<Failure> {
-        let silence = now.since(self.heard);
-        if silence >= SILENT_AFTER && !self.over {
-            self.over = true;
-            let text = format!("nothing heard from the other end for {silence}");
-            return Some(Failure::new(FailureKind::Temporary, text));
-        }
-        if silence >= ASK_AFTER && now.since(self.asked) >= ASK_AFTER {
-            self.asked = now;
+        let (ask, failure) = self.look(now);
+        if ask {
             tx.send(&Message::Ping(now.as_nanos()));
         }
-        None
+        failure
+    }
+
+    fn look(&mut self, now: Time) -> (bool, Option<Failure>) {
+        let silence = now.since(self.heard);
+        if let Some((first, _)) = self.asked
+            && now.since(first) + self.ask_after >= self.silent_after
+            && !self.over
+        {
+            self.over = true;
+            let text = format!("nothing heard from the other end for {silence}");
+            return (false, Some(Failure::new(FailureKind::Temporary, text)));
+        }
+        let last = self.asked.map_or(self.heard, |(_, last)| last);
+        let ask = silence >= self.ask_after && now.since(last) >= self.ask_after;
+        if ask {
+            let first = self.asked.map_or(now, |(first, _)| first);
+            self.asked = Some((first, now));
+        }
+        (ask, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn silence_is_asked_about_and_then_an_end_once() {
+        for (relayed, ask, end) in [(false, 30, 150), (true, 5, 20)] {
+            let mut pulse = Pulse::new(at(100), relayed);
+            let mut asked = Vec::new();
+            let mut over = Vec::new();
+            for second in 100..400 {
+                let (ask, failure) = pulse.look(at(second));
+                asked.extend(ask.then_some(second - 100));
+                over.extend(failure.map(|_| second - 100));
+            }
+            assert_eq!((asked[0], asked[1], &over[..]), (ask, 2 * ask, &[end][..]));
+        }
+    }
+
+    #[test]
+    fn who_was_busy_asks_before_it_gives_up() {
+        let mut pulse = Pulse::new(at(100), true);
+        let (ask, failure) = pulse.look(at(190));
+        assert!(ask && failure.is_none());
+        pulse.heard(at(191));
+        assert_eq!(pulse.look(at(192)), (false, None));
     }
 }

@@ -171,6 +171,7 @@ impl<'a> Runner<'a> {
             JournalFile::read(&opened.root, &opened.journal).unwrap_or_default()
         };
         let now = clock::now();
+        let relayed = setup.transports.is_relayed();
         let sink = Sink::new(setup.options.clone(), &held, opened.id, now).map_err(refuse)?;
         let target = Arc::new(opened.target(&setup.options));
         let (answer, answers) = unbounded();
@@ -200,7 +201,7 @@ impl<'a> Runner<'a> {
             told: Time::ZERO,
             reports: Vec::new(),
             gone: false,
-            pulse: Pulse::new(now),
+            pulse: Pulse::new(now, relayed),
             watch: EndWatch::new(meters, assembly::THREADS, suite()),
             looked: now,
         })
@@ -242,6 +243,9 @@ impl<'a> Runner<'a> {
                     }
                 },
                 default(wait) => {}
+            }
+            for notice in self.setup.transports.said() {
+                self.setup.observer.notice(&notice);
             }
             let now = clock::now();
             if self.sink.poll_timeout().is_some_and(|at| at <= now) {

@@ -83,6 +83,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
     );
     let source = Source::new(setup.options.clone(), clock::now());
     let runner = Runner {
+        pulse: Pulse::new(clock::now(), setup.transports.is_relayed()),
         setup,
         source,
         reader,
@@ -94,7 +95,6 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         told: Time::ZERO,
         streaming: false,
         gone: false,
-        pulse: Pulse::new(clock::now()),
         watch: EndWatch::new(meters, reader::THREADS, suite()),
     };
     runner.run()

@@ -23,6 +23,7 @@ use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{LossCause, PortRange, StreamsReport, TransportChoice};
+use crate::route::Via;
 
 pub(crate) use offer::Hints;
 pub(crate) use sinks::SinkTransports;
@@ -50,6 +51,10 @@ pub(crate) struct Plan {
     pub(crate) background: bool,
     pub(crate) rate_bps: Option<u64>,
     pub(crate) ports: Option<PortRange>,
+    /// The depots that this end's connections go over; only the caller's do.
+    pub(crate) via: Option<Via>,
+    /// Depots are in between, whoever chose them.
+    pub(crate) relayed: bool,
     pub(crate) hints: Hints,
     /// The transports that the site's policy allows at this end; all if none.
     pub(crate) allowed: Option<Vec<String>>,

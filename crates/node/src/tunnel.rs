@@ -1,24 +1,30 @@
 //! The control connection to a server: TLS 1.3, the server's key pinned by `known_hosts` or by a
 //! ticket.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use packtrain_io::tcp::tls::{any_name, client_config, is_key_refused};
 use packtrain_io::tcp::{ConnectOptions, connect, tune};
+use packtrain_proto::session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::api::{NodeError, Notice, NoticeLevel};
 use crate::control::{self, Control};
 use crate::keys;
 use crate::knownhosts::{Known, KnownHosts};
 use crate::pubkey::PublicKey;
+use crate::route::{DialError, Route};
 use crate::runtime;
 use crate::tickets::Ticket;
 
 const CONNECT: Duration = Duration::from_secs(20);
+/// How long the first depot has to be connected; after that there is still the direct way.
+const HOP: Duration = Duration::from_secs(5);
 /// A network that is gone this long ends the connection.
 const DEAD: Duration = Duration::from_secs(60);
 
@@ -31,8 +37,10 @@ pub(crate) struct Trust {
 /// A connection to a server.
 pub(crate) struct Tunnel {
     pub(crate) control: Control,
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    /// Where the server is, as far as this machine knows.
+    pub(crate) peer: Vec<IpAddr>,
+    /// Where this machine is, as the server sees it; none over depots.
+    pub(crate) local: Option<IpAddr>,
     /// The ticket's token, to be shown.
     pub(crate) token: Option<[u8; 16]>,
 }
@@ -42,6 +50,7 @@ pub(crate) fn open(
     host: &str,
     port: u16,
     trust: &Trust,
+    route: Option<&Route>,
     notice: &dyn Fn(Notice),
 ) -> Result<Tunnel, NodeError> {
     let ticket = trust.ticket.as_ref();
@@ -57,34 +66,74 @@ pub(crate) fn open(
     let config = client_config(&identity, decide)
         .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
     let away = |text: String| NodeError::new(FailureKind::Temporary, text);
-    let stream = runtime::handle().block_on(async {
+    let connector = TlsConnector::from(config);
+    let through = match route.filter(|route| !route.is_direct()) {
+        Some(route) => {
+            let through = over_depots(host, port, route, &connector);
+            route.said().into_iter().for_each(notice);
+            through?
+        }
+        None => None,
+    };
+    let relayed = through.is_some();
+    let direct = async {
         let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
         let socket = connect(host, port, &options).await.map_err(|e| away(e.to_string()))?;
         // What a system lacks of these, it does without.
         let _ = tune::set_nodelay(&socket);
         let _ = tune::set_dead_after(&socket, DEAD);
-        let shake = TlsConnector::from(config).connect(any_name(), socket);
+        let shake = connector.connect(any_name(), socket);
         let limit = tokio::time::timeout(CONNECT.to_std(), shake).await;
         let shaken = limit.map_err(|_| away(format!("{host}:{port} does not answer")))?;
-        shaken.map_err(|e| {
-            if is_key_refused(&e) {
-                let text = format!("{host}:{port} does not accept this user's key");
-                NodeError::new(FailureKind::NotAuthorised, text)
-            } else {
-                away(format!("{host}:{port}: {e}; is it a packtrain server?"))
-            }
-        })
-    })?;
+        shaken.map_err(|e| refused(host, port, &e))
+    };
+    let stream = match through {
+        Some(stream) => stream,
+        None => runtime::handle().block_on(direct)?,
+    };
     let key = (*seen.lock().expect("no holder panics")).ok_or_else(|| {
         NodeError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
     })?;
     judge(host, port, &key, ticket, trust.accept_new_host, notice)?;
     let socket = stream.get_ref().0;
     let address = |a: std::io::Result<SocketAddr>| a.map_err(|e| away(e.to_string()));
-    let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
+    // Seen from here, the other end of a connection over depots is the first of them.
+    let (peer, local) = if relayed {
+        (crate::ssh::lookup(host.trim_matches(['[', ']'])), None)
+    } else {
+        let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
+        (vec![peer.ip()], Some(local.ip()))
+    };
     let _runtime = runtime::handle().enter();
     let token = ticket.map(|t| t.token());
     Ok(Tunnel { control: control::over_async(stream), peer, local, token })
+}
+
+fn refused(host: &str, port: u16, error: &std::io::Error) -> NodeError {
+    if is_key_refused(error) {
+        let text = format!("{host}:{port} does not accept this user's key");
+        return NodeError::new(FailureKind::NotAuthorised, text);
+    }
+    let text = format!("{host}:{port}: {error}; is it a packtrain server?");
+    NodeError::new(FailureKind::Temporary, text)
+}
+
+/// Connects over depots; none if they failed and it is to be tried directly.
+fn over_depots(
+    host: &str,
+    port: u16,
+    route: &Route,
+    connector: &TlsConnector,
+) -> Result<Option<TlsStream<TcpStream>>, NodeError> {
+    let wrong = |_| NodeError::new(FailureKind::Usage, format!("{host} is no name or address"));
+    let place = Place { host: Host::parse(host).map_err(wrong)?, port };
+    let options = ConnectOptions { timeout: HOP, ..ConnectOptions::default() };
+    let dialled = runtime::handle().block_on(route.dial_long(&place, connector, &options));
+    dialled.map_err(|error| match error {
+        DialError::Shake(error) => refused(host, port, &error),
+        error if error.is_denied() => NodeError::new(FailureKind::NotAuthorised, error.to_string()),
+        error => NodeError::new(FailureKind::Usage, error.to_string()),
+    })
 }
 
 fn judge(

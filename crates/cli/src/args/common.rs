@@ -32,8 +32,8 @@ pub(crate) struct TransportArgs {
     /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<values::Buffer>,
-    /// Depots to go over: none.
-    #[arg(long, value_name = "none", default_value = "none", value_parser = values::via)]
+    /// Depots to go over by TCP, first to last: HOST:PORT[,HOST:PORT...]; none for the direct way.
+    #[arg(long, value_name = "DEPOT,...", default_value = "none", value_parser = values::via)]
     pub(crate) via: Via,
     /// Send no faster than this, such as 500mbit or 60MB/s.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]

@@ -7,9 +7,6 @@ use clap::{Args, Subcommand};
 /// Each takes whatever follows it, so that the refusal is the only answer.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Later {
-    /// Forwarding in the middle of a path.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Depot(Rest),
     /// Transfers that wait their turn.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
@@ -29,7 +26,6 @@ impl Later {
     /// The sentence it is refused with.
     pub(crate) fn refusal(&self) -> String {
         let (name, instead) = match self {
-            Self::Depot(_) => ("depot", "transfers go straight from end to end"),
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
             Self::Worker(_) => ("worker", "run `cp` from a scheduler you have"),
         };

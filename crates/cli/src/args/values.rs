@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use packtrain_node::api::{PortRange, TransportChoice};
+use packtrain_node::api::{AllowError, AllowRule, Place, PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::history::When;
@@ -103,19 +103,48 @@ pub(crate) fn streams(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write a number from 1 to 64".to_owned())
 }
 
-/// The path of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
-    /// From end to end, without a depot.
-    None,
+/// The path of a transfer: its depots, first to last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Via(pub(crate) Vec<Place>);
+
+/// The most depots of a route.
+const MOST_DEPOTS: usize = 4;
+
+/// `none` or depots; that depots are chosen is not in this version.
+pub(crate) fn via(text: &str) -> Result<Via, String> {
+    match text {
+        "none" => return Ok(Via(Vec::new())),
+        "auto" => {
+            let text = "that depots are chosen is not in this version: name them, or write none";
+            return Err(text.to_owned());
+        }
+        _ => {}
+    }
+    let place = |one: &str| one.trim().parse::<Place>().map_err(|e| format!("`{one}` is {e}"));
+    let places: Vec<Place> = text.split(',').map(place).collect::<Result<_, _>>()?;
+    let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
+    match twice {
+        _ if places.len() > MOST_DEPOTS => Err(format!("a route has at most {MOST_DEPOTS} depots")),
+        Some((_, place)) => Err(format!("{place} is there twice: name each depot once")),
+        None => Ok(Via(places)),
+    }
 }
 
-/// Only `none`: depots are not in this version.
-pub(crate) fn via(text: &str) -> Result<Via, String> {
-    if text == "none" {
-        return Ok(Via::None);
-    }
-    Err("depots are not in this version: leave the option out, or write none".to_owned())
+/// Where a depot connects to.
+pub(crate) fn allow(text: &str) -> Result<AllowRule, String> {
+    text.parse().map_err(|error: AllowError| error.to_string())
+}
+
+/// A load per core, such as 1.5.
+pub(crate) fn load(text: &str) -> Result<f64, String> {
+    let read = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);
+    read.ok_or_else(|| "write a load per core, such as 1.5".to_owned())
+}
+
+/// A size that is not nothing, such as 64MiB.
+pub(crate) fn size(text: &str) -> Result<ByteCount, String> {
+    let size = packtrain_units::parse_bytes(text).map_err(|error| error.to_string())?;
+    if size.get() == 0 { Err("zero is no size: leave the option out".to_owned()) } else { Ok(size) }
 }
 
 /// Reads a transport of this version, one of those; shells complete their names.

@@ -122,6 +122,7 @@ fn request(
         },
         tcp_cc: transport.tcp_cc.clone(),
         tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
+        via: transport.via.0.clone(),
         background: transport.background,
         ssh: SshSettings {
             command: remote.ssh.0.clone(),
@@ -261,6 +262,12 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
             let text = format!("--{option} is about TCP, not {name}: leave one out");
             return Err(Exit::usage(text));
         }
+    }
+    if !request.via.is_empty() && not_tcp {
+        let name = transport.name();
+        return Err(Exit::usage(format!(
+            "depots of this version relay TCP only: leave out --transport {name} or --via"
+        )));
     }
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();

@@ -7,6 +7,7 @@
 
 mod copy;
 mod demo;
+mod depots;
 mod diagnose;
 mod emulate;
 mod faults;

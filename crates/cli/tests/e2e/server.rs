@@ -9,7 +9,7 @@ use crate::rig::{Dice, Rig, Running, contents, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A server on a free port with a ticket, and its port.
-fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
+pub(crate) fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
     fs::create_dir_all(rig.path("root")).expect("a folder");
     let port = {
         let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -33,7 +33,7 @@ fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
     panic!("the server did not come up: {}", running.stderr());
 }
 
-fn ticket(rig: &Rig) -> String {
+pub(crate) fn ticket(rig: &Rig) -> String {
     format!("@{}", rig.path("ticket").display())
 }
 

@@ -7,11 +7,13 @@ fn features_of_later_versions_are_refused() {
     let home = Home::new();
     home.file("a", b"a");
     for (line, says) in [
-        ("depot --listen :1", "`packtrain depot` is not in this version"),
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
-        ("cp --via auto a b", "depots are not in this version"),
-        ("cp --via d1,d2 a b", "depots are not in this version"),
+        ("cp --via auto a b", "that depots are chosen is not in this version"),
+        ("cp --via d:1 --transport native a h:b", "depots of this version relay TCP only"),
+        ("cp --via d:1 --transport pipe a h:b", "depots of this version relay TCP only"),
+        ("cp --via d:1 a b", "both places are here"),
+        ("cp --via d:1 h:a g:b", "needs one of the two places here"),
         ("cp --streams some a b", "1 to 64, or auto"),
         ("cp --linger 1m a b", "--linger is not in this version"),
     ] {
@@ -41,6 +43,15 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp -- -oProxyCommand=x:a b", "not a host"),
         ("cp --ticket nonsense pt://h/x b", "not a ticket"),
         ("serve", "--listen"),
+        ("depot", "--listen"),
+        ("depot --listen :1 --allow *", "says not where to"),
+        ("depot --listen :1 --pool 0MiB", "zero is no size"),
+        ("depot --listen :1 --full-load much", "write a load per core"),
+        ("depot --listen 127.0.0.1:0 --pool 1KiB", "no room for one session"),
+        ("cp --via d a h:b", "write HOST:PORT"),
+        ("cp --via d:1,e:1,d:1 a h:b", "name each depot once"),
+        ("cp --via a:1,b:1,c:1,d:1,e:1 a h:b", "at most 4 depots"),
+        ("cp --via d:1 udt4://h:1/x b", "--via does not go with udt4://"),
         ("serve --stdio --listen :1", "cannot be used with"),
         ("perf client h:1 --transport pipe", "use --transport native, udt, tcp or udt4"),
         ("perf client h:1 --transport udt4 --accept-new-host", "neither keys nor tickets"),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use packtrain_proto::session::{Place, PlaceError};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -33,6 +34,8 @@ pub struct CpRequest {
     pub tcp_cc: Option<String>,
     /// TCP's send and receive buffers, instead of the kernel's autotuning.
     pub tcp_buffer: Option<ByteCount>,
+    /// Depots to go over, first to last; none for the direct way.
+    pub via: Vec<Place>,
     /// Give way to other traffic.
     pub background: bool,
     /// How the remote end is started.

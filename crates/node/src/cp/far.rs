@@ -7,6 +7,7 @@ use packtrain_transfer::FailureKind;
 use super::watch::Watch;
 use crate::api::{CpRequest, Location, NodeError};
 use crate::control::Control;
+use crate::route::Route;
 use crate::ssh::{self, Remote};
 use crate::transports::Hints;
 use crate::tunnel;
@@ -27,6 +28,7 @@ impl Far {
     pub(super) fn connect(
         request: &CpRequest,
         location: &Location,
+        route: Option<&Route>,
         watch: &Watch<'_>,
     ) -> Result<Self, NodeError> {
         match location {
@@ -39,7 +41,7 @@ impl Far {
                     accept_new_host: request.accept_new_host,
                 };
                 let notice = |n| watch.say(n);
-                Ok(Self::Server(tunnel::open(host, *port, &trust, &notice)?))
+                Ok(Self::Server(tunnel::open(host, *port, &trust, route, &notice)?))
             }
             // Fetched before anybody asks for an end.
             Location::Local(_)
@@ -71,14 +73,14 @@ impl Far {
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
         match self {
             Self::Ssh(remote) => remote.addresses.clone(),
-            Self::Server(tunnel) => vec![tunnel.peer.ip()],
+            Self::Server(tunnel) => tunnel.peer.clone(),
         }
     }
 
     pub(super) fn hints(&self) -> Hints {
         let own = match self {
             Self::Ssh(_) => Vec::new(),
-            Self::Server(tunnel) => vec![tunnel.local.ip()],
+            Self::Server(tunnel) => tunnel.local.into_iter().collect(),
         };
         Hints { peer: self.addresses(), own }
     }

@@ -45,6 +45,12 @@ pub(crate) fn login() -> String {
 }
 
 impl CpRequest {
+    /// How the history calls a way to `host`: one over depots is another than the direct one.
+    pub(crate) fn over(&self, host: &str) -> String {
+        let depots: Vec<String> = self.via.iter().map(ToString::to_string).collect();
+        if depots.is_empty() { host.to_owned() } else { format!("{host} via {}", depots.join(",")) }
+    }
+
     /// The row that this request begins.
     pub(crate) fn row(&self) -> Row {
         let kind = if self.options.verify { Kind::Verify } else { Kind::Cp };
@@ -61,7 +67,7 @@ impl CpRequest {
             place.and_then(Location::host).map_or_else(|| row.host.clone(), str::to_owned)
         };
         let (from_host, to_host) = (host(self.sources.first()), host(Some(&self.dest)));
-        (row.from_host, row.to_host) = (from_host, to_host);
+        (row.from_host, row.to_host) = (from_host, self.over(&to_host));
         row.source = match self.sources.as_slice() {
             [] => String::new(),
             [one] => one.to_string(),

@@ -96,7 +96,7 @@ pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved) {
         outcome: None,
         told: Time::ZERO,
         gone: false,
-        pulse: Pulse::new(clock::now()),
+        pulse: Pulse::new(clock::now(), false),
         name: setup.name,
         listing,
     };

@@ -1,5 +1,8 @@
 //! The receiving end's transports: everything that comes is placed.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle};
 use packtrain_io::udp::{BufferSizes, UdpSocket};
@@ -12,18 +15,45 @@ use super::beside::Channels;
 use super::offer::{Offer, Word};
 use super::tcp::{Connector, MOST_STREAMS, Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
-use crate::api::StreamsReport;
+use crate::api::{Notice, StreamsReport};
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::diagnose::{Buffers, Net};
 
 /// The source connects first; the sink tries the other way round a little later.
 const HEAD_START: Duration = Duration::from_millis(300);
+/// The wait before a connection over depots is tried again, times the failures so far.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How often within a transfer.
+const MOST_AGAIN: u32 = 64;
 
 enum Udp {
     Off,
     Bound(Vec<UdpSocket>),
     Running(FlowHandle),
+}
+
+/// Connects again over depots where a connection did not come about or broke, as nobody else can:
+/// the source does not know them.
+#[derive(Clone, Default)]
+struct Redial {
+    connector: Arc<OnceLock<Connector>>,
+    again: Arc<AtomicU32>,
+}
+
+impl Redial {
+    fn dial(&self, after: Duration) {
+        let Some(connector) = self.connector.get() else { return };
+        let this = self.clone();
+        connector.connect(after, move || this.again());
+    }
+
+    fn again(&self) {
+        let again = self.again.fetch_add(1, Ordering::Relaxed);
+        if again < MOST_AGAIN {
+            self.dial(AGAIN * u64::from(again.min(8) + 1));
+        }
+    }
 }
 
 /// All transports of a sink.
@@ -35,6 +65,7 @@ pub(crate) struct SinkTransports {
     /// The connections beside the flow, where it has one.
     channels: Option<Channels>,
     connector: Option<Connector>,
+    redial: Redial,
     /// Connections made from here.
     connected: u32,
     /// The peer's offer, if it came before there was a place for data.
@@ -59,6 +90,7 @@ impl SinkTransports {
             tcp: None,
             channels: None,
             connector: None,
+            redial: Redial::default(),
             connected: 0,
             early: None,
             assembly: None,
@@ -89,11 +121,15 @@ impl SinkTransports {
             let assembly = assembly.clone();
             let tasks = Tasks::default();
             let running = tasks.clone();
+            let redial = self.redial.clone();
             let up = move |stream| {
-                super::tcp::wire::receive(&running, stream, assembly.clone());
+                let redial = redial.clone();
+                let broke = move || redial.again();
+                super::tcp::wire::receive(&running, stream, assembly.clone(), broke);
             };
             if let Ok(end) = TcpEnd::listen(&self.plan, &tasks, up) {
-                offer.tcp = end.port();
+                // Over depots only this end connects.
+                offer.tcp = if self.plan.via.is_some() { 0 } else { end.port() };
                 offer.tcp_key = end.key();
                 self.tcp = Some(end);
             }
@@ -144,7 +180,12 @@ impl SinkTransports {
         if let Some(tcp) = &self.tcp {
             self.connector = tcp.connector(&self.plan, offer);
             if let Some(connector) = &self.connector {
-                connector.connect(HEAD_START, || {});
+                if self.plan.via.is_some() {
+                    let _ = self.redial.connector.set(connector.clone());
+                    self.redial.dial(Duration::ZERO);
+                } else {
+                    connector.connect(HEAD_START, || {});
+                }
                 self.connected = 1;
             }
         }
@@ -179,7 +220,11 @@ impl SinkTransports {
         let Some(connector) = &self.connector else { return };
         let wanted = wanted.min(MOST_STREAMS);
         for _ in self.connected..wanted {
-            connector.connect(Duration::ZERO, || {});
+            if self.plan.via.is_some() {
+                self.redial.dial(Duration::ZERO);
+            } else {
+                connector.connect(Duration::ZERO, || {});
+            }
         }
         self.connected = self.connected.max(wanted);
     }
@@ -202,12 +247,23 @@ impl SinkTransports {
         (Some(net), buffers)
     }
 
+    /// Whether depots are in between.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.plan.relayed
+    }
+
+    /// What there is to say of the way.
+    pub(crate) fn said(&self) -> Vec<Notice> {
+        self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said())
+    }
+
     /// Ends them all; what the source says they did.
     pub(crate) fn close(&mut self) -> Moved {
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Off) {
             // Its thread says goodbye by itself; nobody waits for it.
             flow.close(CloseReason::Done);
         }
+        self.redial.again.store(MOST_AGAIN, Ordering::Relaxed);
         (self.tcp, self.channels) = (None, None);
         std::mem::take(&mut self.moved)
     }

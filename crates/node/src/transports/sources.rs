@@ -139,7 +139,8 @@ impl SourceTransports {
             let tell = Arc::clone(&tell);
             let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream))));
             if let Ok(end) = TcpEnd::listen(&self.plan, &self.tasks, up) {
-                offer.tcp = end.port();
+                // Over depots only this end connects.
+                offer.tcp = if self.plan.via.is_some() { 0 } else { end.port() };
                 offer.tcp_key = end.key();
                 self.tcp = Some(end);
             }
@@ -208,6 +209,11 @@ impl SourceTransports {
         }
     }
 
+    /// Whether depots are in between.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.plan.relayed
+    }
+
     /// The ceiling of each transport.
     fn rate(&self) -> Option<DataRate> {
         self.plan.rate_bps.map(DataRate::from_bps)
@@ -258,6 +264,9 @@ impl SourceTransports {
     pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
         if let Some(streams) = &mut self.streams {
             streams.poll(now);
+        }
+        if let Some(via) = &self.plan.via {
+            via.route.said().iter().for_each(|notice| observer.notice(notice));
         }
         self.sample(now);
         let alone = !self.udp_up && !self.tcp_is_up();

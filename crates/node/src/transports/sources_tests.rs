@@ -28,6 +28,8 @@ fn plan(choice: TransportChoice) -> Plan {
         background: false,
         rate_bps: None,
         ports: None,
+        via: None,
+        relayed: false,
         hints: Hints { peer: own.clone(), own },
         allowed: None,
     }

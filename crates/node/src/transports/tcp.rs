@@ -13,16 +13,19 @@ use std::sync::{Arc, Mutex, OnceLock};
 use packtrain_io::entropy;
 use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
+use packtrain_proto::session::Place;
 use packtrain_units::{ByteCount, Duration};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::Plan;
 use super::offer::Offer;
+use crate::route::Via;
 use crate::runtime;
 
 /// A connection of this transfer, both keys checked.
 pub(crate) type TcpStream = TlsStream<tokio::net::TcpStream>;
+type ClientStream = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// The wait after a connection that could not be accepted.
@@ -100,6 +103,8 @@ impl Drop for TcpEnd {
 /// Connects to the peer, as often as it is asked to.
 #[derive(Clone)]
 pub(super) struct Connector {
+    /// Over depots, while they work.
+    via: Option<(Via, u16)>,
     addresses: Vec<std::net::SocketAddr>,
     connector: TlsConnector,
     options: ConnectOptions,
@@ -115,11 +120,10 @@ impl Connector {
         self.tasks.spawn(async move {
             let connect = async {
                 tokio::time::sleep(after.to_std()).await;
-                let socket = connect_any(&this.addresses, &this.options).await.ok()?;
-                tune_socket(&socket, this.background);
-                let handshake = this.connector.connect(any_name(), socket);
-                // A peer that takes the connection and says nothing is none.
-                let stream = tokio::time::timeout(CONNECT.to_std(), handshake).await.ok()?.ok()?;
+                let stream = match &this.via {
+                    Some((via, port)) if !via.route.is_direct() => this.relayed(via, *port).await?,
+                    _ => this.direct().await?,
+                };
                 (this.up)(TlsStream::Client(stream));
                 Some(())
             };
@@ -127,6 +131,26 @@ impl Connector {
                 failed();
             }
         });
+    }
+}
+
+impl Connector {
+    async fn direct(&self) -> Option<ClientStream> {
+        let socket = connect_any(&self.addresses, &self.options).await.ok()?;
+        tune_socket(&socket, self.background);
+        let handshake = self.connector.connect(any_name(), socket);
+        // A peer that takes the connection and says nothing is none.
+        tokio::time::timeout(CONNECT.to_std(), handshake).await.ok()?.ok()
+    }
+
+    /// Once over depots; they say themselves what is wrong.
+    async fn relayed(&self, via: &Via, port: u16) -> Option<ClientStream> {
+        let place = Place { host: via.host.clone(), port };
+        let stream = via.route.dial(place, &self.connector, &self.options).await.ok()?;
+        if self.background {
+            let _ = tune::set_lower_effort(stream.get_ref().0);
+        }
+        Some(stream)
     }
 }
 
@@ -207,7 +231,8 @@ impl TcpEnd {
     pub(super) fn connector(&self, plan: &Plan, peer: &Offer) -> Option<Connector> {
         let expected = self.expect(peer)?;
         let addresses = peer.candidates(&plan.hints, peer.tcp);
-        if addresses.is_empty() {
+        let via = plan.via.clone().filter(|_| peer.tcp != 0).map(|via| (via, peer.tcp));
+        if addresses.is_empty() && via.is_none() {
             return None;
         }
         let decide = Arc::new(move |key: &PublicKey| *key == expected);
@@ -219,6 +244,7 @@ impl TcpEnd {
             ..ConnectOptions::default()
         };
         Some(Connector {
+            via,
             addresses,
             connector: TlsConnector::from(config),
             options,

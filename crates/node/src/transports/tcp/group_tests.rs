@@ -82,6 +82,8 @@ fn plan() -> Plan {
         background: false,
         rate_bps: None,
         ports: None,
+        via: None,
+        relayed: false,
         hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], own: Vec::new() },
         allowed: None,
     }

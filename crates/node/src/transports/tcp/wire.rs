@@ -47,23 +47,35 @@ pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream
 }
 
 /// Starts taking what comes over a connection.
-pub(in crate::transports) fn receive(tasks: &Tasks, stream: TcpStream, assembly: Assembly) {
+///
+/// `broke` is called when it ended otherwise than by the other end's word.
+pub(in crate::transports) fn receive(
+    tasks: &Tasks,
+    stream: TcpStream,
+    assembly: Assembly,
+    broke: impl FnOnce() + Send + 'static,
+) {
     tasks.spawn(async move {
         let (mut input, mut output) = tokio::io::split(stream);
         let mut buffer = vec![0; MAX_DATA];
         let mut total = 0u64;
         loop {
             let mut header = [0; 12];
-            if input.read_exact(&mut header).await.is_err() {
-                return;
+            match input.read(&mut header[..1]).await {
+                Ok(0) => return,
+                Ok(_) if input.read_exact(&mut header[1..]).await.is_ok() => {}
+                Ok(_) | Err(_) => return broke(),
             }
             let (at, size) = header.split_at(8);
             let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
             let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
             // Longer or farther than ever sent: the peer is broken, and nothing is taken by its word.
             let beyond = at.saturating_add(size as u64) > SPACE_END.get();
-            if size > MAX_DATA || beyond || input.read_exact(&mut buffer[..size]).await.is_err() {
+            if size > MAX_DATA || beyond {
                 return;
+            }
+            if input.read_exact(&mut buffer[..size]).await.is_err() {
+                return broke();
             }
             let bytes = &buffer[..size];
             tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
@@ -71,7 +83,7 @@ pub(in crate::transports) fn receive(tasks: &Tasks, stream: TcpStream, assembly:
             if output.write_all(&total.to_le_bytes()).await.is_err()
                 || output.flush().await.is_err()
             {
-                return;
+                return broke();
             }
         }
     });

@@ -1,0 +1,39 @@
+//! `depot`.
+
+use packtrain_node::api::{DepotLimits, DepotRequest, StopHandle};
+
+use super::serve::ended;
+use crate::args::DepotArgs;
+use crate::exit::{Code, Exit};
+use crate::out::depot::Station;
+use crate::signals;
+
+/// `packtrain depot`.
+pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
+    let stop = StopHandle::new();
+    let request = DepotRequest {
+        listen: args.listen.clone(),
+        authorized_keys: args.authorized_keys.clone(),
+        allow: args.allow.clone(),
+        limits: DepotLimits {
+            sessions: args.sessions,
+            key_sessions: args.key_sessions,
+            key_bytes: args.key_bytes,
+            pool: args.pool,
+            rate: args.full_rate,
+            load: args.full_load,
+        },
+        hop_limit: args.hop_limit,
+        idle: args.idle,
+        drain: args.drain,
+        buffers: args.tcp_buffer.and_then(|buffer| buffer.0),
+        tcp_cc: args.tcp_cc.clone(),
+        copy: args.copy,
+        metrics: args.metrics.clone(),
+        interval: args.interval,
+        stop: stop.clone(),
+    };
+    signals::watch(&stop, true);
+    packtrain_node::depot::run(request, &Station { json: args.json })?;
+    Ok(ended(&stop))
+}

@@ -1,0 +1,125 @@
+//! What `depot` tells.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use packtrain_node::api::{DepotReporter, DepotSession, DepotStats, Notice, NoticeLevel};
+use serde::Serialize;
+
+use super::done::seconds;
+use super::{clean, json_line};
+use crate::exit::complain;
+
+/// A reporter for `depot`.
+pub(crate) struct Station {
+    /// JSON on stdout instead of text on stderr.
+    pub(crate) json: bool,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Session<'a> {
+    event: &'static str,
+    id: Option<&'a str>,
+    peer: &'a str,
+    to: &'a str,
+    seconds: f64,
+    bytes_there: u64,
+    bytes_back: u64,
+    refused: Option<&'a str>,
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Stats<'a> {
+    event: &'static str,
+    sessions: u32,
+    accepted: u64,
+    refused: &'a BTreeMap<&'static str, u64>,
+    strangers: u64,
+    bytes_there: u64,
+    bytes_back: u64,
+    rate_bps: u64,
+    held_bytes: u64,
+    held_bytes_max: u64,
+    load_per_core: f64,
+}
+
+#[derive(Serialize)]
+struct Noticed<'a> {
+    event: &'static str,
+    text: &'a str,
+}
+
+impl DepotReporter for Station {
+    fn listening(&self, address: SocketAddr, metrics: Option<SocketAddr>) {
+        let metrics = metrics.map(|address| address.to_string());
+        if self.json {
+            let address = address.to_string();
+            json_line(&Listening { event: "listening", address, metrics });
+            return;
+        }
+        let figures = metrics.map(|at| format!(", figures at http://{at}/")).unwrap_or_default();
+        complain(&format!("listening on {address}{figures}"));
+    }
+
+    fn session(&self, session: &DepotSession) {
+        let (there, back) = session.bytes;
+        if self.json {
+            json_line(&Session {
+                event: "session",
+                id: session.id.as_deref(),
+                peer: &session.peer,
+                to: &session.to,
+                seconds: seconds(session.elapsed),
+                bytes_there: there.get(),
+                bytes_back: back.get(),
+                refused: session.refused,
+                error: session.failure.as_deref(),
+            });
+            return;
+        }
+        let DepotSession { peer, to, elapsed, .. } = session;
+        let text = match (session.refused, &session.failure) {
+            (Some(_), Some(why)) => format!("{peer}: refused: {why}"),
+            (_, Some(why)) => format!("{peer} to {to}: {there} there, {back} back: {why}"),
+            _ => format!("{peer} to {to}: {there} there, {back} back in {elapsed}"),
+        };
+        complain(&clean(&text));
+    }
+
+    fn stats(&self, stats: &DepotStats) {
+        if !self.json {
+            return;
+        }
+        json_line(&Stats {
+            event: "stats",
+            sessions: stats.sessions,
+            accepted: stats.accepted,
+            refused: &stats.refused,
+            strangers: stats.strangers,
+            bytes_there: stats.bytes.0.get(),
+            bytes_back: stats.bytes.1.get(),
+            rate_bps: stats.rate.as_bps(),
+            held_bytes: stats.held.0.get(),
+            held_bytes_max: stats.held.1.get(),
+            load_per_core: stats.load,
+        });
+    }
+
+    fn notice(&self, notice: &Notice) {
+        if self.json {
+            json_line(&Noticed { event: "notice", text: &notice.text });
+        }
+        if !self.json || notice.level == NoticeLevel::Warning {
+            complain(&clean(&notice.text));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Copies over depots: one, two, none left, and depots that die or freeze in the middle.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::rig::{Rig, Running, contents, send};
+use crate::server::{serve, ticket};
+use crate::tree::{self, MIB, assert_same};
+
+/// A depot on a free port that lets the rig's user in, and its place.
+fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
+    let keys = rig.path("depot-keys");
+    if !keys.exists() {
+        let shown = rig.ok(rig.packtrain().args(["key", "show"]));
+        fs::write(&keys, shown.stdout).expect("a file");
+    }
+    let port = {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+        probe.local_addr().expect("an address").port()
+    };
+    let place = format!("127.0.0.1:{port}");
+    let mut command = rig.packtrain();
+    command.args(["depot", "--json", "--listen", &place, "--authorized-keys"]).arg(keys);
+    command.args(if more.is_empty() { &["--allow", "127.0.0.1"] } else { more });
+    let mut running = rig.start(&mut command);
+    for _ in 0..400 {
+        if TcpStream::connect(&place).is_ok() {
+            return (running, place);
+        }
+        assert!(!running.ended(), "the depot ended: {}", running.stderr());
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("the depot did not come up: {}", running.stderr());
+}
+
+fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {
+    let mut cp = rig.cp();
+    cp.args(["--ticket", &ticket(rig), "--json", "--via", via]).args(more);
+    cp
+}
+
+/// Bytes that a depot passed on, from its own words.
+fn passed_on(depot: Running) -> (u64, u64) {
+    send("TERM", depot.pid());
+    let ended = depot.wait();
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let last: serde_json::Value = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .rfind(|line| line["event"] == "stats")
+        .unwrap_or_else(|| panic!("no figures: {text}"));
+    assert_eq!(last["sessions"], 0, "{text}");
+    let number = |name: &str| last[name].as_u64().expect("a number");
+    (number("bytes_there"), number("bytes_back"))
+}
+
+#[test]
+fn there_and_back_over_one_depot_and_over_two() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::odd(&rig.path("src/odd"));
+    tree::file(&rig.path("src/big"), 24 * MIB + 17, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let (first, one) = depot(&rig, &[]);
+    let (second, two) = depot(&rig, &[]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    let put = rig.ok(cp(&rig, &one, &[]).arg(contents(&rig.path("src"))).arg(&place));
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let last = String::from_utf8_lossy(&put.stdout).into_owned();
+    assert!(last.contains(r#""transport":"tcp""#), "{last}");
+    let via = format!("{one},{two}");
+    let mut get = cp(&rig, &via, &["--streams", "3"]);
+    rig.ok(get.arg(format!("{place}/")).arg(rig.path("back")));
+    assert_same(&rig.path("src"), &rig.path("back"));
+    let mut verify = rig.packtrain();
+    verify.args(["verify", "--via", &via, "--ticket", &ticket(&rig)]);
+    rig.ok(verify.arg(contents(&rig.path("src"))).arg(&place));
+    let whole = 24 * MIB;
+    let (there, back) = passed_on(first);
+    assert!(there >= whole && back >= whole, "{there} there, {back} back");
+    let (there, back) = passed_on(second);
+    assert!(there < whole && back >= whole, "{there} there, {back} back");
+}
+
+#[test]
+fn a_refusal_is_told_and_a_depot_that_is_not_there_is_gone_around() {
+    let rig = Rig::local();
+    tree::file(&rig.path("src"), 100_000, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    // It goes elsewhere only.
+    let (_depot, away) = depot(&rig, &["--allow", "192.0.2.0/24"]);
+    let denied = rig.run(cp(&rig, &away, &[]).arg(rig.path("src")).arg(&place));
+    assert_eq!(denied.code, 12, "{}", denied.stderr);
+    assert!(denied.stderr.contains("does not connect to"), "{}", denied.stderr);
+    // It knows another key.
+    let (_other, known) = depot(&rig, &[]);
+    let mut stranger = cp(&rig, &known, &[]);
+    stranger.env("XDG_CONFIG_HOME", rig.path("other-config"));
+    let denied = rig.run(stranger.arg(rig.path("src")).arg(&place));
+    assert_eq!(denied.code, 12, "{}", denied.stderr);
+    assert!(denied.stderr.contains("authorized_keys"), "{}", denied.stderr);
+    // Nobody is there.
+    let nobody = {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+        probe.local_addr().expect("an address").to_string()
+    };
+    let ended = rig.ok(cp(&rig, &nobody, &[]).arg(rig.path("src")).arg(&place));
+    assert!(ended.stderr.contains("going on without depots"), "{}", ended.stderr);
+    assert_eq!(fs::read(rig.path("root/dst")).ok(), fs::read(rig.path("src")).ok());
+}
+
+/// A depot in the middle of a transfer, both ways, meets `signal`; the bytes are right.
+fn in_the_middle(signal: &str) {
+    for push in [true, false] {
+        let rig = Rig::local();
+        fs::create_dir_all(rig.path("src")).expect("a folder");
+        tree::odd(&rig.path("src/odd"));
+        tree::file(&rig.path("src/big"), 48 * MIB + 17, 1);
+        let (_server, port) = serve(&rig, &["--rate", "60mbit"]);
+        let (depot, via) = depot(&rig, &[]);
+        let place = format!("pt://127.0.0.1:{port}");
+        let mut copy = cp(&rig, &via, &["--streams", "4", "--rate", "60mbit"]);
+        let target = if push {
+            copy.arg(contents(&rig.path("src"))).arg(format!("{place}/dst"));
+            rig.path("root/dst")
+        } else {
+            fs::create_dir_all(rig.path("root")).expect("a folder");
+            let mut made = Command::new("cp");
+            made.arg("-a").arg(rig.path("src")).arg(rig.path("root"));
+            assert!(made.status().expect("cp").success());
+            copy.arg(format!("{place}/src/")).arg(rig.path("back"));
+            rig.path("back")
+        };
+        // Some six seconds at this rate.
+        let mut running = rig.start(&mut copy);
+        std::thread::sleep(Duration::from_millis(2500));
+        assert!(!running.ended(), "{}", running.stderr());
+        send(signal, depot.pid());
+        let ended = running.wait();
+        send("CONT", depot.pid());
+        assert_eq!(ended.code, 0, "{signal}, push {push}: {}", ended.stderr);
+        assert_same(&rig.path("src"), &target);
+        let told = ended.stderr.contains("going on without depots");
+        assert!(told, "{signal}, push {push}: {}", ended.stderr);
+    }
+}
+
+#[test]
+#[ignore = "takes a minute; `cargo xtask test` runs it"]
+fn a_depot_killed_in_the_middle_costs_a_pause_and_no_byte() {
+    in_the_middle("KILL");
+}
+
+#[test]
+#[ignore = "takes two minutes; `cargo xtask test` runs it"]
+fn a_depot_frozen_in_the_middle_costs_a_pause_and_no_byte() {
+    in_the_middle("STOP");
+}

@@ -1,0 +1,72 @@
+//! `depot`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use packtrain_units::{ByteCount, Duration};
+
+use super::report::Notice;
+use super::stop::StopHandle;
+pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotStats};
+
+/// `depot`.
+#[derive(Clone, Debug)]
+pub struct DepotRequest {
+    /// Where to listen, `ADDR:PORT`.
+    pub listen: String,
+    /// Whose sessions are relayed; the user's own file if none.
+    pub authorized_keys: Option<PathBuf>,
+    /// Where sessions may go: nowhere else.
+    pub allow: Vec<AllowRule>,
+    /// What it takes on.
+    pub limits: DepotLimits,
+    /// The most depots on a route.
+    pub hop_limit: u8,
+    /// A session in which nothing moves for so long is over.
+    pub idle: Duration,
+    /// How long sessions under way have when it is asked to end.
+    pub drain: Duration,
+    /// TCP's buffers on both sides, instead of the kernel's autotuning.
+    pub buffers: Option<ByteCount>,
+    /// The kernel's congestion control towards the next hop.
+    pub tcp_cc: Option<String>,
+    /// Bytes go through memory even where the kernel could pass them on.
+    pub copy: bool,
+    /// Where figures may be read, on this machine.
+    pub metrics: Option<String>,
+    /// How often figures are told.
+    pub interval: Duration,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
+}
+
+/// A session that is over, or was never let in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DepotSession {
+    /// Its number, if it said one.
+    pub id: Option<String>,
+    /// Where it came from, and the sender's key.
+    pub peer: String,
+    /// Where it was passed on to.
+    pub to: String,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Bytes there and back.
+    pub bytes: (ByteCount, ByteCount),
+    /// Why it was refused: the reason's word.
+    pub refused: Option<&'static str>,
+    /// What ended it, if it did not end by itself.
+    pub failure: Option<String>,
+}
+
+/// Hears what a depot does. Calls come from several threads and must not block for long.
+pub trait DepotReporter: Send + Sync {
+    /// It listens there; `metrics` is where its figures are.
+    fn listening(&self, address: SocketAddr, metrics: Option<SocketAddr>);
+    /// A session is over, or was refused.
+    fn session(&self, session: &DepotSession);
+    /// Figures, at each interval and at the end.
+    fn stats(&self, stats: &DepotStats);
+    /// Something to say.
+    fn notice(&self, notice: &Notice);
+}

@@ -1,0 +1,317 @@
+//! `depot`: a station in the middle of a path, which passes sessions on.
+//!
+//! A session is a header and behind it a byte stream that is sealed from end to end; the depot
+//! reads the header and nothing else (`packtrain_proto::session`). `policy` says where sessions may
+//! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
+//! counted. Nothing is written to a disk here.
+
+mod admission;
+mod metrics;
+mod policy;
+mod relay;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::{Sender, bounded};
+use packtrain_io::relay::Way;
+use packtrain_io::tcp::tune::{self, check_congestion};
+use packtrain_io::tcp::{ConnectOptions, listen};
+use packtrain_io::{clock, entropy};
+use packtrain_proto::session::{DepotId, Guard, MOST_HOPS};
+use packtrain_transfer::FailureKind;
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use crate::api::{
+    DepotReporter, DepotRequest, DepotSession, NodeError, Notice, NoticeLevel, StopHandle,
+};
+use crate::authorized::AuthorizedKeys;
+use crate::{keys, runtime, serve};
+
+pub(crate) use relay::{read_answer, write_all};
+
+pub use admission::DepotLimits;
+pub use metrics::DepotStats;
+pub use policy::{AllowError, AllowRule};
+
+use admission::{Admission, Pool};
+use metrics::Counters;
+
+/// Connections that have not said yet what they want; more are dropped.
+const MOST_STRANGERS: usize = 512;
+/// Sessions remembered so that none comes twice: of four minutes.
+const MOST_REMEMBERED: usize = 100_000;
+/// Words for the reporter that may wait; more are not told.
+const MOST_WORDS: usize = 4096;
+/// How often the depot measures itself.
+const TICK: Duration = Duration::from_secs(1);
+/// The wait after a connection that could not be accepted.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The time in which what ends at the limit of a drain is told.
+const LAST: Duration = Duration::from_millis(500);
+
+/// What the reporter is to be told.
+enum Told {
+    Session(DepotSession),
+    Stats(DepotStats),
+    Notice(Notice),
+}
+
+/// What all sessions share.
+struct Depot {
+    id: DepotId,
+    allow: Vec<AllowRule>,
+    hop_limit: usize,
+    idle: Duration,
+    way: Way,
+    connect: ConnectOptions,
+    keys: KeyFile,
+    admission: Mutex<Admission>,
+    pool: Pool,
+    guard: Mutex<Guard>,
+    counters: Counters,
+    measured: Mutex<(DataRate, f64)>,
+    tell: Sender<Told>,
+}
+
+impl Depot {
+    fn tell(&self, told: Told) {
+        // A reporter that cannot keep up hears less; sessions do not wait for it.
+        let _ = self.tell.try_send(told);
+    }
+
+    fn warn(&self, text: String) {
+        self.tell(Told::Notice(Notice::new(NoticeLevel::Warning, text)));
+    }
+
+    fn stats(&self) -> DepotStats {
+        let (rate, load) = *self.measured.lock().expect("no holder panics");
+        let sessions = self.admission.lock().expect("no holder panics").sessions();
+        DepotStats { sessions, rate, held: self.pool.lent(), load, ..self.counters.stats() }
+    }
+
+    /// Measures itself, and tells of it now and then, for ever.
+    async fn watch(self: Arc<Self>, interval: Duration) {
+        let (mut looked, mut told, mut before) = (clock::now(), clock::now(), ByteCount::ZERO);
+        loop {
+            tokio::time::sleep(TICK.to_std()).await;
+            let now = clock::now();
+            let load = metrics::load();
+            let bytes = self.counters.stats().bytes;
+            let bytes = bytes.0 + bytes.1;
+            let rate = DataRate::from_bytes_over(bytes.saturating_sub(before), now.since(looked));
+            (looked, before) = (now, bytes);
+            *self.measured.lock().expect("no holder panics") = (rate, load);
+            self.admission.lock().expect("no holder panics").measured(now, rate, load);
+            if now.since(told) >= interval {
+                told = now;
+                self.tell(Told::Stats(self.stats()));
+            }
+        }
+    }
+}
+
+/// The keys that are let in: read again when a session comes and a second has passed, so that one
+/// taken out is out.
+struct KeyFile {
+    path: PathBuf,
+    read: Mutex<Option<(Time, ReadKeys)>>,
+}
+
+type ReadKeys = Result<Arc<AuthorizedKeys>, String>;
+
+impl KeyFile {
+    fn keys(&self) -> ReadKeys {
+        let mut read = self.read.lock().expect("no holder panics");
+        let now = clock::now();
+        match &*read {
+            Some((at, keys)) if now.since(*at) < TICK => keys.clone(),
+            _ => {
+                let keys = tokio::task::block_in_place(|| AuthorizedKeys::load(&self.path));
+                let keys = keys.map(Arc::new).map_err(|error| error.to_string());
+                *read = Some((now, keys.clone()));
+                keys
+            }
+        }
+    }
+}
+
+fn usage(text: impl Into<String>) -> NodeError {
+    NodeError::new(FailureKind::Usage, text)
+}
+
+fn check(request: &DepotRequest) -> Result<(), NodeError> {
+    if request.limits.room() == 0 {
+        return Err(usage("the pool has no room for one session: give it 1MiB or more"));
+    }
+    if request.hop_limit == 0 || usize::from(request.hop_limit) > MOST_HOPS {
+        return Err(usage(format!("a route has 1 to {MOST_HOPS} depots")));
+    }
+    if let Some(name) = &request.tcp_cc {
+        check_congestion(name).map_err(|e| usage(e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Lets this process open as many files as it may: a session takes six.
+fn raise_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused there are fewer sessions: connections then wait to be accepted.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Relays sessions until asked to stop, and then lets those under way end.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), NodeError> {
+    check(&request)?;
+    raise_files();
+    let path = match &request.authorized_keys {
+        Some(path) => path.clone(),
+        None => keys::dirs()?.authorized_keys(),
+    };
+    let keys = AuthorizedKeys::load(&path).map_err(|e| usage(e.to_string()))?;
+    let warn = |text: String| reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    for (line, error) in &keys.refused {
+        warn(format!("{} line {line}: {error}", path.display()));
+    }
+    if keys.is_empty() {
+        warn(format!("nobody may use this depot yet: add keys to {}", path.display()));
+    }
+    if request.allow.is_empty() {
+        warn("sessions may go nowhere yet: say where to with --allow".to_owned());
+    }
+    let (tell, told) = bounded(MOST_WORDS);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for word in told {
+                match word {
+                    Told::Session(session) => reporter.session(&session),
+                    Told::Stats(stats) => reporter.stats(&stats),
+                    Told::Notice(notice) => reporter.notice(&notice),
+                }
+            }
+        });
+        listen_and_relay(request, path, tell, reporter)
+    })
+}
+
+fn bind(address: &str, option: &str) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let address: SocketAddr = serve::resolve(address).map_err(usage)?;
+    let listener = listen(address).map_err(|e| {
+        let text = format!("cannot listen on {address}: {e}; choose another with {option}");
+        NodeError::new(FailureKind::Fatal, text)
+    })?;
+    let bound = listener.local_addr().unwrap_or(address);
+    Ok((listener, bound))
+}
+
+fn listen_and_relay(
+    request: DepotRequest,
+    keys: PathBuf,
+    tell: Sender<Told>,
+    reporter: &dyn DepotReporter,
+) -> Result<(), NodeError> {
+    let _runtime = runtime::handle().enter();
+    let (listener, bound) = bind(&request.listen, "--listen")?;
+    // Connections that come in have what their listener has.
+    if let Some(name) = &request.tcp_cc {
+        let _ = tune::set_congestion(&listener, name);
+    }
+    if let Some(size) = request.buffers {
+        let _ = tune::set_buffers(&listener, size);
+    }
+    let metrics = match &request.metrics {
+        Some(address) => {
+            let (listener, bound) = bind(address, "--metrics")?;
+            if !metrics::is_local(&bound) {
+                let text = "figures are told on this machine only: write 127.0.0.1:PORT";
+                return Err(usage(text));
+            }
+            Some((listener, bound))
+        }
+        None => None,
+    };
+    let depot = Arc::new(Depot {
+        id: DepotId(entropy::bytes()),
+        allow: request.allow,
+        hop_limit: usize::from(request.hop_limit),
+        idle: request.idle,
+        way: if request.copy { Way::Copy } else { Way::Splice },
+        connect: ConnectOptions {
+            congestion: request.tcp_cc,
+            buffers: request.buffers,
+            ..ConnectOptions::default()
+        },
+        keys: KeyFile { path: keys, read: Mutex::default() },
+        pool: Pool::new(&request.limits),
+        admission: Mutex::new(Admission::new(request.limits)),
+        guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
+        counters: Counters::default(),
+        measured: Mutex::default(),
+        tell,
+    });
+    reporter.listening(bound, metrics.as_ref().map(|(_, bound)| *bound));
+    let watching = tokio::spawn(Arc::clone(&depot).watch(request.interval));
+    let answering = metrics.map(|(listener, _)| {
+        let depot = Arc::clone(&depot);
+        tokio::spawn(metrics::answer(listener, move || depot.stats()))
+    });
+    runtime::handle().block_on(serve_until(&depot, listener, &request.stop, request.drain));
+    watching.abort();
+    if let Some(task) = answering {
+        task.abort();
+    }
+    depot.tell(Told::Stats(depot.stats()));
+    Ok(())
+}
+
+/// Takes connections until asked to stop, then waits for the sessions under way, but not too long.
+async fn serve_until(
+    depot: &Arc<Depot>,
+    listener: TcpListener,
+    stop: &StopHandle,
+    drain: Duration,
+) {
+    let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
+    // Sessions hold it; when nobody does, all are over.
+    let (over, watched) = watch::channel(false);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.stopped() => break,
+        };
+        let Ok((socket, peer)) = accepted else {
+            // Out of files, most likely: wait for some to close.
+            tokio::time::sleep(AGAIN.to_std()).await;
+            continue;
+        };
+        let Ok(stranger) = Arc::clone(&strangers).try_acquire_owned() else {
+            depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        tokio::spawn(relay::serve(Arc::clone(depot), socket, peer, stranger, watched.clone()));
+    }
+    drop((listener, watched));
+    let left = {
+        let mut admission = depot.admission.lock().expect("no holder panics");
+        admission.drain();
+        admission.sessions()
+    };
+    if left > 0 {
+        depot.warn(format!("no new sessions; {left} under way have {drain} to end"));
+    }
+    if tokio::time::timeout(drain.to_std(), over.closed()).await.is_err() {
+        let _ = over.send(true);
+        let _ = tokio::time::timeout(LAST.to_std(), over.closed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What a depot counts, and how others read it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_proto::session::Reason;
+use packtrain_units::{ByteCount, DataRate, Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What a depot has done and does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DepotStats {
+    /// Sessions under way.
+    pub sessions: u32,
+    /// Sessions let in so far.
+    pub accepted: u64,
+    /// Refusals so far, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Connections that said nothing sensible in time.
+    pub strangers: u64,
+    /// Bytes passed on towards destinations, and back.
+    pub bytes: (ByteCount, ByteCount),
+    /// Bytes a second over the last while, both ways.
+    pub rate: DataRate,
+    /// Bytes on their way through this process, and the most there ever were.
+    pub held: (ByteCount, ByteCount),
+    /// The machine's load per core.
+    pub load: f64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) accepted: AtomicU64,
+    pub(super) strangers: AtomicU64,
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Counters {
+    pub(super) fn refused(&self, reason: Reason) {
+        let mut refused = self.refused.lock().expect("no holder panics");
+        *refused.entry(reason.word()).or_default() += 1;
+    }
+
+    /// What was counted; the caller adds what it knows.
+    pub(super) fn stats(&self) -> DepotStats {
+        let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
+        DepotStats {
+            accepted: read(&self.accepted),
+            refused: self.refused.lock().expect("no holder panics").clone(),
+            strangers: read(&self.strangers),
+            bytes: (ByteCount(read(&self.up)), ByteCount(read(&self.down))),
+            ..DepotStats::default()
+        }
+    }
+}
+
+/// The machine's load of the last minute per core; zero where nobody says.
+pub(super) fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+    load / std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
+/// How long somebody who asks for figures has to say so.
+const ASK: Duration = Duration::from_secs(5);
+/// Nobody's question is longer.
+const QUESTION: usize = 4096;
+
+/// Answers everybody who comes with the figures in Prometheus' text format 0.0.4, whatever they
+/// ask for, one after the other.
+pub(super) async fn answer(listener: TcpListener, stats: impl Fn() -> DepotStats) {
+    loop {
+        let Ok((mut socket, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            continue;
+        };
+        let reply = async {
+            read_question(&mut socket).await?;
+            let body = prometheus(&stats());
+            let text = format!(
+                "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
+                 Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            socket.write_all(text.as_bytes()).await?;
+            socket.shutdown().await
+        };
+        let _ = tokio::time::timeout(ASK.to_std(), reply).await;
+    }
+}
+
+/// Reads up to the empty line.
+async fn read_question(socket: &mut TcpStream) -> std::io::Result<()> {
+    let mut question = Vec::new();
+    while !question.ends_with(b"\r\n\r\n") && !question.ends_with(b"\n\n") {
+        if question.len() >= QUESTION || socket.read_buf(&mut question).await? == 0 {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether an address is this machine's own, as that of the figures must be.
+pub(super) fn is_local(address: &SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+fn prometheus(stats: &DepotStats) -> String {
+    let mut out = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
+        let _ = writeln!(out, "# HELP packtrain_depot_{name} {help}");
+        let _ = writeln!(out, "# TYPE packtrain_depot_{name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(out, "packtrain_depot_{name}{labels} {value}");
+        }
+    };
+    let one = |value: f64| [(String::new(), value)];
+    let bytes = |count: ByteCount| count.get() as f64;
+    metric("sessions", "gauge", "Sessions under way.", &one(f64::from(stats.sessions)));
+    metric("accepted_total", "counter", "Sessions let in.", &one(stats.accepted as f64));
+    let refused: Vec<(String, f64)> = stats
+        .refused
+        .iter()
+        .map(|(reason, count)| (format!("{{reason=\"{reason}\"}}"), *count as f64))
+        .collect();
+    metric("refused_total", "counter", "Sessions refused.", &refused);
+    metric(
+        "strangers_total",
+        "counter",
+        "Connections that said nothing sensible.",
+        &one(stats.strangers as f64),
+    );
+    let ways = [("there", stats.bytes.0), ("back", stats.bytes.1)]
+        .map(|(way, count)| (format!("{{way=\"{way}\"}}"), bytes(count)));
+    metric("bytes_total", "counter", "Bytes passed on.", &ways);
+    metric("held_bytes", "gauge", "Bytes on their way.", &one(bytes(stats.held.0)));
+    metric("held_bytes_max", "gauge", "The most there were.", &one(bytes(stats.held.1)));
+    metric("load_per_core", "gauge", "The machine's load per core.", &one(stats.load));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_in_prometheus_format() {
+        let counters = Counters::default();
+        counters.refused(Reason::Busy);
+        counters.refused(Reason::Busy);
+        counters.up.store(5, Ordering::Relaxed);
+        let text = prometheus(&DepotStats { sessions: 3, ..counters.stats() });
+        for line in [
+            "# TYPE packtrain_depot_sessions gauge",
+            "packtrain_depot_sessions 3",
+            "packtrain_depot_refused_total{reason=\"busy\"} 2",
+            "packtrain_depot_bytes_total{way=\"there\"} 5",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+        assert!(text.ends_with('\n') && load() >= 0.0);
+    }
+}

@@ -1,0 +1,480 @@
+//! One session through a depot: its header judged, the next hop connected, both ways passed on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_io::clock;
+use packtrain_io::relay::{Room, cut, pump};
+use packtrain_io::tcp::{connect_any, tune};
+use packtrain_proto::session::{
+    ANSWER_HEAD, Answer, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind, Next,
+    Reason, Refusal, Stale,
+};
+use packtrain_units::{ByteCount, Duration, Time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::{Depot, Told};
+use crate::api::DepotSession;
+use crate::pubkey::PublicKey;
+
+/// How long a connection has to say what it wants.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long each hop further on has to be connected.
+const HOP: Duration = Duration::from_secs(10);
+/// A network that is gone this long ends a connection.
+const DEAD: Duration = Duration::from_secs(60);
+/// How long somebody who was refused may take to hear it.
+const HEAR: Duration = Duration::from_secs(2);
+/// How often a session is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why a session is over before its ends said so.
+enum Ended {
+    Refused(Refusal),
+    Failed(String),
+}
+
+impl From<std::io::Error> for Ended {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// What becomes known of a session.
+#[derive(Default)]
+struct Known {
+    id: Option<String>,
+    key: Option<PublicKey>,
+    to: String,
+}
+
+/// Bytes there and back, and when something last moved.
+#[derive(Default)]
+struct Flow {
+    up: AtomicU64,
+    down: AtomicU64,
+    told: AtomicU64,
+    last: AtomicU64,
+}
+
+/// Serves one connection from its first byte to its end.
+pub(super) async fn serve(
+    depot: Arc<Depot>,
+    mut socket: TcpStream,
+    peer: SocketAddr,
+    stranger: OwnedSemaphorePermit,
+    mut over: watch::Receiver<bool>,
+) {
+    let begun = clock::now();
+    tune_socket(&socket);
+    let read = tokio::select! {
+        read = tokio::time::timeout(HELLO.to_std(), read_header(&mut socket)) => read,
+        _ = over.wait_for(|over| *over) => return,
+    };
+    let (mut known, flow) = (Known::default(), Flow::default());
+    let ended = match read {
+        Ok(Ok(header)) => {
+            let work = session(&depot, &mut socket, header, stranger, (&mut known, &flow));
+            tokio::select! {
+                ended = work => ended,
+                _ = over.wait_for(|over| *over) => Err(Ended::Failed("the depot has ended".into())),
+            }
+        }
+        Ok(Err(Some(error))) => {
+            let later = matches!(error, HeaderError::Version(_) | HeaderError::Option(_));
+            let reason = if later { Reason::Unsupported } else { Reason::Malformed };
+            Err(refusal(0, reason, error.to_string()))
+        }
+        Ok(Err(None)) | Err(_) => {
+            depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+    };
+    let (refused, failure) = match &ended {
+        Ok(()) => (None, None),
+        Err(Ended::Failed(why)) => {
+            // Neither end may take it for the end of the stream.
+            cut(&socket);
+            (None, Some(why.clone()))
+        }
+        Err(Ended::Refused(refusal)) => {
+            depot.counters.refused(refusal.reason);
+            refuse(&mut socket, refusal).await;
+            (Some(refusal.reason.word()), Some(refusal.text.clone()))
+        }
+    };
+    let print = known.key.map(|key| format!(" {}", key.fingerprint())).unwrap_or_default();
+    let bytes = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
+    depot.tell(Told::Session(DepotSession {
+        id: known.id,
+        peer: format!("{peer}{print}"),
+        to: known.to,
+        elapsed: clock::now().since(begun),
+        bytes: (bytes(&flow.up), bytes(&flow.down)),
+        refused,
+        failure,
+    }));
+}
+
+fn tune_socket(socket: &TcpStream) {
+    // What a system lacks of these, it does without.
+    let _ = tune::set_nodelay(socket);
+    let _ = tune::set_dead_after(socket, DEAD);
+}
+
+/// Reads a header and not one byte more; no error for who says something else altogether.
+async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderError>> {
+    let mut head = [0; HEADER_HEAD];
+    socket.read_exact(&mut head).await.map_err(|_| None)?;
+    let len = match Header::len(&head) {
+        Ok(len) => len,
+        Err(HeaderError::NoSession) => return Err(None),
+        Err(error) => return Err(Some(error)),
+    };
+    let mut bytes = vec![0; len];
+    bytes[..HEADER_HEAD].copy_from_slice(&head);
+    socket.read_exact(&mut bytes[HEADER_HEAD..]).await.map_err(|_| None)?;
+    Header::read(&bytes).map_err(Some)
+}
+
+fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Ended {
+    let depot = u8::try_from(position).unwrap_or(u8::MAX);
+    Ended::Refused(Refusal { reason, depot, retry_after: None, text: text.into() })
+}
+
+/// Says no so that it is heard: what was sent behind the header is read and thrown away, since a
+/// connection closed over unread bytes takes the answer with it.
+async fn refuse(socket: &mut TcpStream, refusal: &Refusal) {
+    let hear = async {
+        let answer = Answer::Refused(refusal.clone()).write();
+        socket.write_all(&answer).await?;
+        socket.shutdown().await?;
+        let mut waste = [0; 4096];
+        while socket.read(&mut waste).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
+}
+
+/// What a header asks for, if this depot does that for who asks. In this order: nothing is told
+/// to strangers, nothing is remembered of them, and loops are told from repetitions.
+fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
+    let position = header.position();
+    let no = |reason, text: &str| Err(refusal(position, reason, text));
+    let key = PublicKey(header.sender);
+    let keys = depot.keys.keys().map_err(|error| {
+        depot.warn(error);
+        refusal(position, Reason::NotAuthorised, "the depot's authorized_keys cannot be used")
+    })?;
+    let grant = keys.grant(&key);
+    // A line that restricts its key to files does not let it relay.
+    let relays = grant.is_some_and(|grant| grant.root.is_none() && !grant.read_only);
+    if !relays || !header.is_signed() {
+        let text = format!(
+            "the key {} is not let in by the depot: have it added to its authorized_keys \
+             (packtrain key show prints it), without root or read-only",
+            key.fingerprint()
+        );
+        return Err(refusal(position, Reason::NotAuthorised, text));
+    }
+    let session = &header.session;
+    if session.kind != Kind::Synchronous || !session.tree.is_empty() {
+        return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
+    }
+    if header.trail.contains(&depot.id) {
+        return no(Reason::Loop, "the route comes by this depot twice");
+    }
+    let most = depot.hop_limit.min(usize::from(session.hop_limit));
+    if session.route.len() > most {
+        let text = format!("a route over {} depots; {most} are allowed", session.route.len());
+        return no(Reason::TooLong, &text);
+    }
+    let taken = depot.guard.lock().expect("no holder panics").admit(
+        clock::now(),
+        clock::wall(),
+        session.sent,
+        &header.sender,
+        session.id,
+    );
+    match taken {
+        Ok(()) => Ok(key),
+        Err(stale @ Stale::Full) => no(Reason::Busy, &stale.to_string()),
+        Err(stale) => no(Reason::Stale, &stale.to_string()),
+    }
+}
+
+/// A place among the sessions, given up when it is over.
+struct Seat<'a> {
+    depot: &'a Depot,
+    key: PublicKey,
+    flow: &'a Flow,
+}
+
+impl<'a> Seat<'a> {
+    fn take(
+        depot: &'a Depot,
+        key: PublicKey,
+        flow: &'a Flow,
+        position: usize,
+    ) -> Result<Self, Ended> {
+        let mut admission = depot.admission.lock().expect("no holder panics");
+        if let Err(no) = admission.admit(clock::now(), key) {
+            let depot = u8::try_from(position).unwrap_or(u8::MAX);
+            let retry_after = Some(no.retry_after);
+            return Err(Ended::Refused(Refusal {
+                reason: no.reason,
+                depot,
+                retry_after,
+                text: no.text,
+            }));
+        }
+        depot.pool.join();
+        depot.pool.join();
+        depot.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { depot, key, flow })
+    }
+
+    /// Counts against the key what moved since the last time.
+    fn count(&self) {
+        let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
+        let all = read(&self.flow.up) + read(&self.flow.down);
+        let new = all.saturating_sub(self.flow.told.swap(all, Ordering::Relaxed));
+        let mut admission = self.depot.admission.lock().expect("no holder panics");
+        admission.moved(&self.key, ByteCount(new));
+    }
+
+    /// Ends when nothing has moved for too long.
+    async fn idle(&self) -> Ended {
+        loop {
+            tokio::time::sleep(LOOK.to_std()).await;
+            self.count();
+            let last = Time::from_nanos(self.flow.last.load(Ordering::Relaxed));
+            if clock::now().since(last) >= self.depot.idle {
+                return Ended::Failed(format!("nothing moved for {}", self.depot.idle));
+            }
+        }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.count();
+        self.depot.pool.leave();
+        self.depot.pool.leave();
+        self.depot.admission.lock().expect("no holder panics").leave(&self.key);
+    }
+}
+
+/// One direction's share of the pool.
+struct Lane<'a> {
+    depot: &'a Depot,
+    flow: &'a Flow,
+    back: bool,
+}
+
+impl Room for Lane<'_> {
+    fn take(&self) -> usize {
+        self.depot.pool.take() as usize
+    }
+
+    fn give_back(&self, lent: usize, moved: usize) {
+        self.depot.pool.give_back(lent as u64);
+        if moved > 0 {
+            let counters = &self.depot.counters;
+            let (all, own) = match self.back {
+                true => (&counters.down, &self.flow.down),
+                false => (&counters.up, &self.flow.up),
+            };
+            all.fetch_add(moved as u64, Ordering::Relaxed);
+            own.fetch_add(moved as u64, Ordering::Relaxed);
+            self.flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+        }
+    }
+}
+
+async fn session(
+    depot: &Depot,
+    socket: &mut TcpStream,
+    header: Header,
+    stranger: OwnedSemaphorePermit,
+    (known, flow): (&mut Known, &Flow),
+) -> Result<(), Ended> {
+    known.id = Some(header.session.id.to_string());
+    known.key = Some(PublicKey(header.sender));
+    let position = header.position();
+    let key = judge(depot, &header)?;
+    drop(stranger);
+    let broken =
+        || refusal(position, Reason::Malformed, "the route has no depot for this position");
+    let (hop, last) = match header.next().ok_or_else(broken)? {
+        Next::Depot(hop) => (hop.clone(), false),
+        Next::Destination(hop) => (hop.clone(), true),
+    };
+    known.to = hop.place.to_string();
+    let seat = Seat::take(depot, key, flow, position)?;
+    flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    let mut next = Onward { socket: connect(depot, &hop, position).await?, well: false };
+    let work = async {
+        if last {
+            socket.write_all(&Answer::Accepted.write()).await?;
+            both_ways(depot, flow, socket, &next.socket).await
+        } else {
+            let left = header.session.route.len() - position;
+            next.socket.write_all(&header.passed(depot.id).write()).await?;
+            towards_depot(depot, flow, socket, &next.socket, left).await
+        }
+    };
+    let ended = tokio::select! {
+        ended = work => ended,
+        ended = seat.idle() => Err(ended),
+    };
+    next.well = ended.is_ok();
+    ended
+}
+
+/// The connection to the next hop: whoever is there does not take what breaks off for an end.
+struct Onward {
+    socket: TcpStream,
+    well: bool,
+}
+
+impl Drop for Onward {
+    fn drop(&mut self) {
+        if !self.well {
+            cut(&self.socket);
+        }
+    }
+}
+
+/// Connects to the next hop, where that is allowed.
+async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
+    let place = &hop.place;
+    if hop.transport != HopTransport::Tcp {
+        let text = format!("this depot reaches {place} by TCP only");
+        return Err(refusal(position, Reason::Unsupported, text));
+    }
+    let away = |text: String| refusal(position, Reason::Unreachable, text);
+    let found: Vec<SocketAddr> = match &place.host {
+        Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
+        Host::Name(name) => {
+            let look = tokio::net::lookup_host((name.as_str(), place.port));
+            let found = tokio::time::timeout(HOP.to_std(), look).await;
+            let found = found.map_err(|_| away(format!("nobody tells the address of {name}")))?;
+            found.map_err(|e| away(format!("cannot find the address of {name}: {e}")))?.collect()
+        }
+    };
+    let allowed = |to: &SocketAddr| {
+        depot.allow.iter().any(|rule| rule.allows(&place.host, to.ip(), to.port()))
+    };
+    let found: Vec<SocketAddr> = found.into_iter().filter(allowed).collect();
+    if found.is_empty() {
+        let text = format!("this depot does not connect to {place}: its owner says where to");
+        return Err(refusal(position, Reason::Forbidden, text));
+    }
+    let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
+    tune_socket(&next);
+    Ok(next)
+}
+
+/// Passes on what comes while the next depot still connects; its answer goes back first.
+async fn towards_depot(
+    depot: &Depot,
+    flow: &Flow,
+    socket: &mut TcpStream,
+    next: &TcpStream,
+    left: usize,
+) -> Result<(), Ended> {
+    let limit = HOP.to_std() * u32::try_from(left).unwrap_or(1);
+    let socket = &*socket;
+    let up = Lane { depot, flow, back: false };
+    let there = pump(socket, next, depot.way, &up);
+    tokio::pin!(there);
+    let mut there_ended = None;
+    let answer = tokio::time::timeout(limit, read_answer(next));
+    tokio::pin!(answer);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        ended = &mut there => {
+            // Its answer says more than a broken connection does.
+            there_ended = Some(ended);
+            answer.await
+        }
+    };
+    let silent = |text: &str| {
+        let at = u8::MAX;
+        Ended::Refused(Refusal {
+            reason: Reason::Unreachable,
+            depot: at,
+            retry_after: None,
+            text: text.to_owned(),
+        })
+    };
+    match answer.map_err(|_| silent("the next depot does not answer"))? {
+        Ok(Answer::Accepted) => {}
+        Ok(Answer::Refused(refusal)) => return Err(Ended::Refused(refusal)),
+        Err(text) => return Err(silent(&format!("the next depot: {text}"))),
+    }
+    write_all(socket, &Answer::Accepted.write()).await?;
+    let down = Lane { depot, flow, back: true };
+    let back = pump(next, socket, depot.way, &down);
+    let there = async {
+        match there_ended {
+            Some(ended) => ended,
+            None => there.await,
+        }
+    };
+    tokio::try_join!(there, back)?;
+    Ok(())
+}
+
+async fn both_ways(
+    depot: &Depot,
+    flow: &Flow,
+    socket: &TcpStream,
+    next: &TcpStream,
+) -> Result<(), Ended> {
+    let (up, down) = (Lane { depot, flow, back: false }, Lane { depot, flow, back: true });
+    tokio::try_join!(pump(socket, next, depot.way, &up), pump(next, socket, depot.way, &down))?;
+    Ok(())
+}
+
+/// Writes all of it, the socket being shared.
+pub(crate) async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        socket.writable().await?;
+        match socket.try_write(bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+async fn read_exact(socket: &TcpStream, mut room: &mut [u8]) -> std::io::Result<()> {
+    while !room.is_empty() {
+        socket.readable().await?;
+        match socket.try_read(room) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => room = &mut room[n..],
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Reads an answer and not one byte more.
+pub(crate) async fn read_answer(socket: &TcpStream) -> Result<Answer, String> {
+    let mut bytes = vec![0; ANSWER_HEAD];
+    read_exact(socket, &mut bytes).await.map_err(|e| e.to_string())?;
+    let head = bytes.first_chunk().ok_or("too short")?;
+    let text = Answer::text_len(head).map_err(|e| e.to_string())?;
+    bytes.resize(ANSWER_HEAD + text, 0);
+    read_exact(socket, &mut bytes[ANSWER_HEAD..]).await.map_err(|e| e.to_string())?;
+    Answer::read(&bytes).map_err(|e| e.to_string())
+}
