@@ -116,8 +116,11 @@ impl Case {
         fs::create_dir(&out).expect("a folder");
         let (ticket, out) = (ticket.display(), out.display());
         let Self { far, far_wrap, serve, near, near_wrap, cp, .. } = self;
+        // Its own history too: one whose disk is slow would keep the other from writing.
+        let state = self.rig.path("far-state");
+        let state = state.display();
         let far = format!(
-            "{far} exec {far_wrap} {program} serve --listen 10.77.0.2:7876 --root {out} \
+            "export XDG_STATE_HOME={state}; {far} exec {far_wrap} {program} serve --listen 10.77.0.2:7876 --root {out} \
              --ticket-file {ticket} {serve}"
         );
         let near = format!(

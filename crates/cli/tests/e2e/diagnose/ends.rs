@@ -57,7 +57,7 @@ fn syncs_that_take_long_at_the_end() {
         return;
     }
     let mut target = Case::new("--rate 500mbit --rtt 4ms", "", 50);
-    target.far_wrap = slowed("fdatasync,fsync,syncfs", 1_500_000);
+    target.far_wrap = slowed("fdatasync,fsync,syncfs", 800_000);
     target.is("target-disk");
 }
 

@@ -109,6 +109,10 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     let strength = ramp(on_path.log10(), -3.7, -2.7);
     // Where the host lost most of them, the few others may be its doing too.
     let ours = 1.0 - ramp(host, 0.5, 0.9);
+    // On a short path a full queue is no longer than noise: who fills it overruns it.
+    let unseen = 1.0 - ramp(series.rtt.as_secs_f64(), 5e-3, 15e-3);
+    let used = path.capacity.map_or(0.0, |c| series.arrived / c.as_bps().max(1) as f64);
+    let ours = ours * (1.0 - 0.5 * unseen * ramp(used, 0.3, 0.6));
     found.push(facts(Finding::new(
         Limiter::LinkErrors,
         0.9 * (1.0 - full) * (1.0 - 0.7 * policed) * weight * (0.6 + 0.4 * strength) * bears * ours,
