@@ -364,6 +364,20 @@ fn losses_by_their_pattern() {
         }),
         Limiter::UdpPoliced,
     );
+    // The same at an even pace; one that was asked for says nothing.
+    let even = |asked| {
+        with(move |_, _, _, path| {
+            lossy(path, 0.16);
+            path.asked_rate = asked;
+            path.samples = samples(100, |n| {
+                let sent = 300_000 + (n as u64 % 3) * 2_000;
+                (sent, sent * 16 / 100, 0.001)
+            });
+        })
+    };
+    is(&even(None), Limiter::UdpPoliced);
+    let asked = even(Some(DataRate::from_mbps(25)));
+    assert!(asked.findings.iter().all(|f| f.cause != Limiter::UdpPoliced), "{asked:#?}");
     // Others fill a queue, and this flow keeps out of its way: it stood at first.
     is(
         &with(|_, _, _, path| {

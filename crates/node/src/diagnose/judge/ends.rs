@@ -316,12 +316,13 @@ fn small_files(evidence: &Evidence, held: &Held, found: &mut Vec<Finding>) {
         end.as_ref().map_or(0.0, |end| {
             let names = Work::share(end.names.wall, end.elapsed, 1);
             let small = Work::share(end.small.wall, end.elapsed, end.threads);
-            names.max(small).min(1.0)
+            // First their bytes are written, then they get their names.
+            (names + small).min(1.0)
         })
     };
     let share = at(&evidence.source).max(at(&evidence.sink));
     let idle = held.work.max(held.bytes).max(held.by_sink());
-    let sure = 0.9 * ramp(share.max(idle), 0.2, 0.6);
+    let sure = 0.9 * ramp(share.max(idle), 0.15, 0.5);
     let rate = files as f64 / evidence.elapsed.as_secs_f64().max(1e-3);
     found.push(
         Finding::new(

@@ -92,14 +92,20 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         }
         finding
     };
-    let policed = if path.by_udp > path.by_tcp { series.policed(path.capacity) } else { 0.0 };
+    // So much it could have had if it does not slow down for losses.
+    let most = path.capacity.into_iter().chain(path.asked_rate).min();
+    let most = most.filter(|_| path.transport == "native");
+    let policed = if path.by_udp > path.by_tcp { series.policed(most) } else { 0.0 };
     let policed = policed * (1.0 - full);
     found.push(facts(Finding::new(
         Limiter::UdpPoliced,
         0.92 * policed * weight,
         "something on the path polices UDP: what exceeds a rate is dropped, without a queue",
-        "ask the network's operator; meanwhile `--transport tcp --streams N`, or `--rate` a \
-         little below what arrives",
+        format!(
+            "ask the network's operator; meanwhile `--transport tcp --streams 4`, or `--rate \
+             {:.0}mbit`, a little below what arrives",
+            (series.arrived * 0.95e-6).max(1.0)
+        ),
     )));
     // Who does not slow down for them is not limited by them.
     let model = path.tcp.as_ref().is_some_and(|t| t.congestion.starts_with("bbr"));

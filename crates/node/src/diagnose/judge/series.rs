@@ -154,10 +154,10 @@ impl Series {
         // Errors make it the share that is lost on the whole, a policer one.
         let beyond = ramp((slope - share) / (1.0 - share).max(0.1), 0.15, 0.4);
         // Who sends at an even pace shows none of it; but who bears losses would send more, were
-        // it not for the policer.
+        // it not for the policer. On a link what arrives would follow a varied pace.
         let room = capacity.map_or(0.0, |capacity| capacity.as_bps() as f64 / of(5).max(1.0));
         let capped = 0.85 * ramp(room, 1.3, 2.0) * ramp(self.loss, 0.01, 0.04);
         let known = ramp(varied, 0.04, 0.1);
-        flat * (known * beyond + (1.0 - known) * capped)
+        flat * (known * beyond).max(capped)
     }
 }
