@@ -168,18 +168,22 @@ impl Diagnosis {
 
 /// Judges a transfer by its evidence.
 pub fn judge(evidence: &Evidence) -> Diagnosis {
-    let ceilings = stages::ceilings(evidence);
-    let lowest = ceilings.iter().min_by_key(|c| (c.at_least, c.rate)).map(|c| c.stage);
+    let mut ceilings = stages::ceilings(evidence);
     let mut found = Vec::new();
     if evidence.elapsed >= LEAST {
         ends::look(evidence, &mut found);
         if let Some(path) = evidence.path.as_ref().filter(|_| !evidence.local) {
             path::look(evidence, path, &mut found);
+            let policed = |f: &Finding| f.cause == Limiter::UdpPoliced && f.sure >= LIKELY;
+            if found.iter().any(policed) {
+                stages::police(&mut ceilings, path);
+            }
         }
         if evidence.probed {
             found.extend(stages::probed(&ceilings));
         }
     }
+    let lowest = ceilings.iter().min_by_key(|c| (c.at_least, c.rate)).map(|c| c.stage);
     settle(&mut found);
     found.retain(|f| f.sure >= POSSIBLE);
     found.sort_by(|a, b| b.sure.total_cmp(&a.sure).then(a.cause.cmp(&b.cause)));

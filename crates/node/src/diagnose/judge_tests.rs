@@ -375,7 +375,10 @@ fn losses_by_their_pattern() {
             });
         })
     };
-    is(&even(None), Limiter::UdpPoliced);
+    let policed = even(None);
+    is(&policed, Limiter::UdpPoliced);
+    let through = policed.ceilings.iter().find(|c| c.stage == Stage::Path).expect("a path");
+    assert!(through.rate < DataRate::from_mbps(25), "{through:?}");
     let asked = even(Some(DataRate::from_mbps(25)));
     assert!(asked.findings.iter().all(|f| f.cause != Limiter::UdpPoliced), "{asked:#?}");
     // Others fill a queue, and this flow keeps out of its way: it stood at first.

@@ -75,7 +75,7 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         let mut finding = finding
             .fact("lost on the path", percent(on_path))
             .fact("queue when it was lost", seconds(Duration::from_secs_f64(series.at_loss)))
-            .fact("largest queue", seconds(Duration::from_secs_f64(series.most)))
+            .fact("largest queue", seconds(Duration::from_secs_f64(series.largest)))
             .fact("arrived", DataRate::from_bps(series.arrived as u64));
         if let Some(capacity) = path.capacity {
             finding = finding.fact("capacity", capacity);

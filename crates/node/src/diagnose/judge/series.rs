@@ -16,8 +16,9 @@ pub(super) struct Series {
     pub(super) arrived: f64,
     /// Share of what was sent that was lost on the way.
     pub(super) loss: f64,
-    /// The largest queue but for the odd one, and the mean, in seconds.
-    pub(super) most: f64,
+    /// The largest queue, that but for the odd one, and the mean, in seconds.
+    pub(super) largest: f64,
+    most: f64,
     pub(super) mean: f64,
     /// The mean queue that what was lost met, and that what was sent met.
     pub(super) at_loss: f64,
@@ -55,6 +56,7 @@ impl Series {
         Self {
             arrived: bps(sum(|s| s.arrived), span),
             loss: lost.get() as f64 / sent.get().max(1) as f64,
+            largest: queues.last().copied().unwrap_or(0.0),
             most,
             mean,
             at_loss,

@@ -3,8 +3,9 @@
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 
-use super::super::evidence::{End, Evidence, Net, Work};
+use super::super::evidence::{End, Evidence, Net, PathPart, Work};
 use super::ends::Held;
+use super::series::Series;
 use super::{Finding, Limiter, percent, ramp};
 
 /// Less than this says nothing of a rate.
@@ -114,9 +115,9 @@ fn network(end: &End, stage: Stage) -> Option<Ceiling> {
             let given = given(end);
             let mut by = match percent(given) {
                 share if given < 1.0 => {
-                    format!("one network thread, given a core {share} of the time")
+                    format!("its network thread, given a core {share} of the time")
                 }
-                _ => "one network thread at work all the time".to_owned(),
+                _ => "if its network thread worked all the time".to_owned(),
             };
             if let Some(rate) = end.sealing {
                 by = format!("{by}; {}", alone(rate));
@@ -159,6 +160,15 @@ fn path(evidence: &Evidence) -> Option<Ceiling> {
         by: by.to_owned(),
         at_least,
     })
+}
+
+/// Where datagrams are policed the path's ceiling is what is let through.
+pub(super) fn police(ceilings: &mut [Ceiling], path: &PathPart) {
+    let through = DataRate::from_bps(Series::of(path).arrived as u64);
+    for ceiling in ceilings.iter_mut().filter(|c| c.stage == Stage::Path) {
+        ceiling.rate = ceiling.rate.min(through);
+        ceiling.by = "what is let through of UDP".to_owned();
+    }
 }
 
 /// What the lowest ceiling of a probe means.
