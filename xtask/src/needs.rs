@@ -57,6 +57,27 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     apt(&args)
 }
 
+/// The store of the tests with S3, by the version they are known to pass with.
+const MOTO: &str = "moto[s3,server]==5.2.1";
+
+/// Provides moto's server: what there is, or an environment of its own in the target directory.
+///
+/// # Errors
+/// When neither python3 nor pip can be had.
+pub(crate) fn moto() -> Result<()> {
+    let place = sh::target_dir().join("moto");
+    if sh::find("moto_server").is_some() || place.join("bin/moto_server").is_file() {
+        return Ok(());
+    }
+    let place = place.display().to_string();
+    if !sh::works("python3", &["-c", "import ensurepip, venv"]) {
+        install(&["python3-venv"])?;
+    }
+    sh::run(&mut sh::command("python3", ["-m", "venv", &place]))?;
+    let pip = format!("{place}/bin/pip");
+    sh::run(&mut sh::command(&pip, ["install", "--quiet", MOTO]))
+}
+
 /// Whether network namespaces can be made here (as root, or as a user in a user namespace).
 pub(crate) fn namespaces() -> bool {
     sh::works("unshare", &["--net", "--mount", "true"])

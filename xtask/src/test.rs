@@ -36,6 +36,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     for need in needs::provide(NEEDS) {
         skipped.push(format!("{} ({} is missing)", need.for_what, need.program));
     }
+    if let Err(error) = needs::moto() {
+        skipped.push(format!("tests with a store that speaks S3: {error:#}"));
+    }
     if !needs::namespaces() {
         let what = "tests in namespaces (full and read-only disks): unshare does not work here";
         if needs::in_ci() {

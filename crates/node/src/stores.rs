@@ -19,7 +19,12 @@ mod receiver;
 mod remote;
 mod s3;
 mod send;
+mod sums;
 mod wire;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 use packtrain_units::DataRate;
@@ -60,6 +65,8 @@ pub(crate) fn fetch(
         NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
     let payload = std::sync::Arc::clone(&far.payload);
+    let place = sink::expand_home(&destination.path);
+    let target = PathBuf::from(OsStr::from_bytes(&place));
     let mut options = request.options.clone();
     if !matches!(asked, Asked::Keys(..)) {
         options.recursive = false;
@@ -95,14 +102,35 @@ pub(crate) fn fetch(
             stop: Stop::new(request.stop.clone()),
             name,
         };
-        let (outcome, moved) = fetch::run(setup);
+        let (outcome, moved, checks) = fetch::run(setup);
         tx.close();
         let sink = sink.join().unwrap_or_else(|_| {
             sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
         });
-        (better(sink, outcome), moved)
+        (check(better(sink, outcome), &target, &checks), moved)
     });
     Ok(ended)
+}
+
+/// Compares what was fetched with what its servers say it hashes to.
+fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcome {
+    if outcome.failure.is_some() {
+        return outcome;
+    }
+    let dir = target.is_dir();
+    for one in checks {
+        let path = match dir {
+            true => target.join(OsStr::from_bytes(one.path.as_bytes())),
+            false => target.to_owned(),
+        };
+        // What cannot be read has failed already, or was taken away.
+        if one.sum.fits(&path).is_ok_and(|fits| !fits) {
+            let (name, kind, path) = (&one.name, one.sum.name(), path.display());
+            let text = format!("{name}: {path} does not have the {kind} that the server says");
+            outcome.failure = Some(Failure::new(FailureKind::Integrity, text));
+        }
+    }
+    outcome
 }
 
 /// Sends the request's files to a store.

@@ -53,6 +53,12 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
             return Err(Exit::usage(text));
         }
     }
+    let to = matches!(request.dest, Location::S3 { .. });
+    for id in ["delete", "inplace"] {
+        if to && given(id) {
+            return Err(Exit::usage(format!("--{id} does not act on a store: leave it out")));
+        }
+    }
     if from && given("tcp_cc") {
         return Err(Exit::usage("--tcp-cc is the sender's, which is not ours here: leave it out"));
     }

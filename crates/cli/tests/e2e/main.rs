@@ -17,6 +17,7 @@ mod kill;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
 mod rig;
+mod s3;
 mod server;
 mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]

@@ -67,6 +67,7 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp --tcp-cc reno s3://b/x b", "--tcp-cc is the sender's"),
         ("cp s3://b/x s3://b/y", "come to this machine"),
         ("cp h:a s3://b/y", "come from this machine"),
+        ("cp -r --delete a s3://b/y", "--delete does not act on a store"),
         ("verify s3://b/x b", "verify needs an end of ours"),
         ("cp s3://UP%/x b", "write s3://bucket/key"),
         ("cp ftp://h/x b", "ftp:// is not known"),

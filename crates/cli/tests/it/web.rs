@@ -358,3 +358,22 @@ fn a_proxy_of_the_environment_is_asked() {
     assert_eq!(code(&output), 12, "{}", stderr(&output));
     assert_eq!(proxy.asked().last().unwrap().method, "CONNECT");
 }
+
+#[test]
+fn what_the_server_says_of_the_whole_is_compared() {
+    let body = noise(5_000_000);
+    let good = "sha-256=:lR1AqpSUOlzX8rF6fBmWRJCmXkVdbD7ZQt3XyTzCXv4=:";
+    let server =
+        Server::new(move |asked, _| Said::file(asked, &body, "\"x\"").with("Repr-Digest", good));
+    let home = Home::new();
+    let output = fetch(&home, &[&server.url("x"), "y"]);
+    assert_eq!(code(&output), 13, "{}", stderr(&output));
+    assert!(stderr(&output).contains("SHA-256"), "{}", stderr(&output));
+    // The right one.
+    let sum = "sha-256=:dLNXKfFhz2L0diIctU3c02AmXl5tXmRXWRRqAWu1oZQ=:";
+    let server = Server::new(move |asked, _| {
+        Said::file(asked, b"packtrain", "\"x\"").with("Repr-Digest", sum)
+    });
+    let output = fetch(&home, &[&server.url("x"), "z"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}

@@ -2,13 +2,13 @@
 //! wired to requests instead of files. What arrives goes into the sink's memory at once, and its
 //! digests, made of what arrived, to the sink as those of any source.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use packtrain_io::clock;
-use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind};
+use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind, RelPath};
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,
@@ -19,6 +19,7 @@ use super::crew::Count;
 use super::lines::{FetchNews, Lines, Parts};
 use super::list::{self, Asked, Found};
 use super::remote::Objects;
+use super::sums::Sum;
 use super::wire::Client;
 use crate::api::{Notice, NoticeLevel};
 use crate::control::{Control, Incoming, PayloadSink};
@@ -65,10 +66,20 @@ struct Runner<'a> {
     pulse: Pulse,
     name: &'static str,
     listing: tokio::task::AbortHandle,
+    /// Files of which something was fetched, and where each is below the target.
+    touched: HashSet<EntryId>,
+    paths: HashMap<EntryId, RelPath>,
+}
+
+/// A file that was fetched, to be compared with what its server says.
+pub(super) struct Check {
+    pub(super) path: RelPath,
+    pub(super) name: String,
+    pub(super) sum: Sum,
 }
 
 /// Runs a fetch to its end.
-pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved) {
+pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved, Vec<Check>) {
     let (tell, news) = unbounded();
     let objects: Objects = Arc::new(Mutex::new(HashMap::new()));
     let Setup { control, options, asked, client, observer, payload, count, .. } = setup;
@@ -99,6 +110,8 @@ pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved) {
         pulse: Pulse::new(clock::now(), false),
         name: setup.name,
         listing,
+        touched: HashSet::new(),
+        paths: HashMap::new(),
     };
     runner.run()
 }
@@ -117,7 +130,7 @@ fn list(
 }
 
 impl Runner<'_> {
-    fn run(mut self) -> (Outcome, Moved) {
+    fn run(mut self) -> (Outcome, Moved, Vec<Check>) {
         self.source.on_transport_up(clock::now(), LINES, 0);
         while self.outcome.is_none() {
             let now = clock::now();
@@ -157,7 +170,19 @@ impl Runner<'_> {
         self.tell();
         let moved = self.moved();
         let none = Failure::new(FailureKind::Fatal, "no outcome");
-        (self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved)
+        let checks = self.checks();
+        (self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved, checks)
+    }
+
+    fn checks(&mut self) -> Vec<Check> {
+        let objects = self.objects.lock().expect("no holder panics");
+        let touched = self.touched.iter();
+        let checks = touched.filter_map(|id| {
+            let object = objects.get(id)?;
+            let (path, sum) = (self.paths.remove(id)?, object.sum.clone()?);
+            Some(Check { path, name: object.name.clone(), sum })
+        });
+        checks.collect()
     }
 
     fn moved(&self) -> Moved {
@@ -218,6 +243,7 @@ impl Runner<'_> {
                 self.source.on_transport_event(now, LINES, TransportEvent::Placed(range));
             }
             News::Fetch(FetchNews::Digest(chunk, digest)) => {
+                self.touched.insert(digest.entry);
                 self.source.on_chunk_read(now, chunk, vec![digest]);
             }
             News::Fetch(FetchNews::Failed(entry, failure)) => {
@@ -241,6 +267,9 @@ impl Runner<'_> {
         let mut entries: Vec<Entry> = Vec::with_capacity(found.entries.len());
         for (at, (entry, object)) in found.entries.into_iter().enumerate() {
             if let Some(object) = object {
+                if object.sum.is_some() {
+                    self.paths.insert(EntryId(at as u32), entry.path.clone());
+                }
                 let mut objects = self.objects.lock().expect("no holder panics");
                 objects.insert(EntryId(at as u32), Arc::new(object));
             }

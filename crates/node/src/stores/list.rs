@@ -146,7 +146,8 @@ impl Found {
         let head = bucket.head(client, key).await?;
         let place = Place::Bucket(Arc::clone(bucket), key.to_owned());
         let (size, version) = (Some(ByteCount(head.size)), head.version);
-        let object = Remote { name: bucket.show(key), size, version, ranges: true, place };
+        let (name, sum) = (bucket.show(key), head.sum);
+        let object = Remote { name, size, version, ranges: true, place, sum };
         self.add_file(key.rsplit('/').next().unwrap_or_default().as_bytes().to_vec(), object);
         Ok(())
     }
@@ -174,6 +175,11 @@ impl Found {
                     Err(Trouble::never(FailureKind::SourceMissing, text))
                 }
             };
+        }
+        if let (true, Some(first)) = (inside, all.first()) {
+            // The directory that is copied into: so the target is one, not a file's new name.
+            let mtime = Mtime { secs: first.version.mtime().secs, nanos: 0 };
+            self.directory(RelPath::root(), mtime, made);
         }
         for one in all {
             let below = one.key.strip_prefix(&prefix).unwrap_or(&one.key);
@@ -204,7 +210,9 @@ impl Found {
             }
             let place = Place::Bucket(Arc::clone(bucket), one.key.clone());
             let (name, size) = (bucket.show(&one.key), Some(ByteCount(one.size)));
-            let object = Remote { name, size, version: one.version, ranges: true, place };
+            // A list does not say how tags are made: they are no digests to go by.
+            let (version, sum) = (one.version, None);
+            let object = Remote { name, size, version, ranges: true, place, sum };
             self.add_file(path, object);
         }
         Ok(())

@@ -15,6 +15,7 @@ use url::Url;
 use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
 use super::s3::Bucket;
+use super::sums::Sum;
 use super::wire::{Client, Headers};
 
 /// Redirections followed, one after the other.
@@ -42,6 +43,8 @@ pub(super) struct Remote {
     /// Whether the server gives parts of it.
     pub(super) ranges: bool,
     pub(super) place: Place,
+    /// What the server says it hashes to.
+    pub(super) sum: Option<Sum>,
 }
 
 /// The objects of a transfer, by their entries.
@@ -140,7 +143,8 @@ async fn probe_once(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
         let place = Place::Web { asked: asked.clone(), at: Mutex::new(url) };
         // Without a mark of the version, parts of two versions could not be told apart.
         let ranges = ranges && version.is_known();
-        return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place });
+        let sum = Sum::of_web(headers);
+        return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place, sum });
     }
     let text = format!("{asked}: more than {MOST_REDIRECTS} redirections");
     Err(Trouble::never(FailureKind::Unreadable, text))

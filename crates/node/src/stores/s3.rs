@@ -16,6 +16,7 @@ use url::Url;
 
 use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
+use super::sums::Sum;
 use super::wire::{self, Client, Connection, Headers};
 use profile::Settings;
 
@@ -42,6 +43,7 @@ impl std::fmt::Debug for Bucket {
 pub(super) struct Head {
     pub(super) size: u64,
     pub(super) version: Version,
+    pub(super) sum: Option<Sum>,
 }
 
 /// A line of a list.
@@ -111,7 +113,7 @@ impl Bucket {
             let text = format!("{name}: the store does not tell its size");
             Trouble::never(FailureKind::Protocol, text)
         })?;
-        Ok(Head { size, version: Version::of(&headers) })
+        Ok(Head { size, version: Version::of(&headers), sum: Sum::of_store(&headers) })
     }
 
     /// All objects below a prefix.

@@ -167,7 +167,7 @@ mod tests {
             |size: u64| part_size(ByteCount(size)).map(|p| (p.get() >> 20, size.div_ceil(p.get())));
         assert_eq!(cut(17 << 20), Some((8, 3)));
         assert_eq!(cut(8 << 30), Some((9, 911)));
-        assert_eq!(cut(5 << 40), Some((5243, 1000)));
+        assert_eq!(cut(1 << 40), Some((1049, 1000)));
         assert_eq!(cut(48 << 40).map(|(part, _)| part), Some(5120));
         assert_eq!(cut(49 << 40), None);
         let size = ByteCount((16 << 20) + 5);

@@ -137,15 +137,23 @@ impl Put<'_> {
         if let Some(begun) = memory::recall(&url) {
             let usable =
                 self.work.options.resume != Resume::Off && begun.is_of(item.size, item.mtime, part);
-            if usable && let Some(tags) = self.found(item, &begun.upload, part, parts).await? {
-                let upload = Upload { id: begun.upload, part, tags };
-                self.work.desk().begun(n, upload);
-                return Ok(());
+            let found = match usable {
+                true => self.found(item, &begun.upload, part, parts).await,
+                false => Ok(None),
+            };
+            match found {
+                Ok(Some(tags)) => {
+                    let upload = Upload { id: begun.upload, part, tags };
+                    self.work.desk().begun(n, upload);
+                    return Ok(());
+                }
+                // A list that cannot be read is no reason to fail each time.
+                Ok(None) => self.abort(item, &begun.upload).await,
+                Err(Trouble::Never(f)) if f.kind == FailureKind::Protocol => {
+                    self.abort(item, &begun.upload).await;
+                }
+                Err(trouble) => return Err(trouble),
             }
-            if !usable {
-                self.abort(item, &begun.upload).await;
-            }
-            memory::forget(&url);
         }
         let bucket = &self.work.bucket;
         let mut action = bucket.place.create_multipart_upload(bucket.signer(), &item.key);
@@ -183,7 +191,7 @@ impl Put<'_> {
                 Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => return Ok(None),
                 other => other?,
             };
-            let text = String::from_utf8_lossy(&answer.document);
+            let text = results(&answer.document);
             let page = ListParts::parse_response(&text).map_err(|e| odd(item, &e))?;
             for one in &page.parts {
                 let n = usize::from(one.number).wrapping_sub(1);
@@ -237,25 +245,40 @@ impl Put<'_> {
             bucket.place.complete_multipart_upload(bucket.signer(), &item.key, &upload.id, all);
         let to = (action.sign(std::time::Duration::from_secs(3600)), Headers::new());
         let body = Outgoing::bytes(action.body());
-        let answer = self.ask(Method::POST, to, body, &item.name).await?;
-        let text = String::from_utf8_lossy(&answer.document);
-        // A store may say that all is well and then, in the document, that it is not.
-        let done = CompleteMultipartUploadResponse::parse(&text)
-            .map_err(|_| Trouble::later(format!("{}: the store did not complete it", item.name)))?;
-        let wanted = together(&tags);
-        let told = plain(done.etag());
-        if let (Some(wanted), true) = (&wanted, told.contains('-'))
-            && *wanted != told
+        let said = match self.ask(Method::POST, to, body, &item.name).await {
+            Ok(answer) if is_complete(&answer.document) => true,
+            // A store may say that all is well and then, in the document, that it is not.
+            Ok(_) => {
+                let text = format!("{}: the store did not complete it", item.name);
+                return Err(Trouble::later(text));
+            }
+            // Its upload is gone: it may be complete since an answer that did not get here.
+            Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => false,
+            Err(trouble) => return Err(trouble),
+        };
+        // Who may write and not read is left with the store's word.
+        let headers = match self.head(item).await? {
+            Some(headers) => headers,
+            None if said => return self.completed(item, n),
+            None => {
+                let text = format!("{}: the store does not have it", item.name);
+                return Err(Trouble::later(text));
+            }
+        };
+        if answer::length(&headers) != Some(item.size.get()) {
+            return Err(wrong(&item.name, "it has another size"));
+        }
+        let told = answer::text(&headers, "etag").map(|tag| plain(&tag)).unwrap_or_default();
+        if let (Some(wanted), true) = (together(&tags), told.contains('-'))
+            && wanted != told
         {
             return Err(wrong(&item.name, "its tag is not that of its parts"));
         }
-        let headers = self.head(item).await?;
-        if let Some(size) = headers.as_ref().and_then(answer::length)
-            && ByteCount(size) != item.size
-        {
-            return Err(wrong(&item.name, "it has another size"));
-        }
-        memory::forget(bucket.place.object_url(&item.key).as_str());
+        self.completed(item, n)
+    }
+
+    fn completed(&self, item: &Item, n: usize) -> Result<(), Trouble> {
+        memory::forget(self.work.bucket.place.object_url(&item.key).as_str());
         self.work.desk().drop_file(n);
         self.work.tell(News::Done(n, FileReport::Moved));
         Ok(())
@@ -268,6 +291,21 @@ impl Put<'_> {
         let _ = self.ask(Method::DELETE, signed(&action), Outgoing::none(), &item.name).await;
         memory::forget(bucket.place.object_url(&item.key).as_str());
     }
+}
+
+/// A document's text. S3 calls its documents `...Result`, some stores `...Response`.
+fn results(document: &[u8]) -> String {
+    let text = String::from_utf8_lossy(document);
+    text.replace("CompleteMultipartUploadResponse", "CompleteMultipartUploadResult")
+        .replace("ListPartsResponse", "ListPartsResult")
+}
+
+/// Whether a document says that an upload was completed.
+fn is_complete(document: &[u8]) -> bool {
+    let text = results(document);
+    // Some stores leave the document's name space out.
+    CompleteMultipartUploadResponse::parse(&text).is_ok()
+        || (text.contains("<CompleteMultipartUploadResult") && !text.contains("<Error>"))
 }
 
 fn odd(item: &Item, error: &dyn std::fmt::Display) -> Trouble {
