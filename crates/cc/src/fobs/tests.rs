@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use packtrain_loss::{Classifier, Evidence, Model};
+use packtrain_loss::{Cause, Classifier, Evidence, Model};
 
 use super::*;
 use crate::bottleneck::silence;

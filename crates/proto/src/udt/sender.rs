@@ -49,6 +49,8 @@ pub(crate) fn signals(variant: Variant) -> Signals {
         Signal::ArrivalRate,
         Signal::Capacity,
         Signal::Losses,
+        // Beside each acknowledgement, on our wire.
+        Signal::HostDrops,
     ];
     if variant != Variant::Udt4 {
         signals.push(Signal::DelayTrend);
