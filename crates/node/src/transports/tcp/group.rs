@@ -205,7 +205,11 @@ impl Group {
                     self.0.ready.notify_one();
                     return None;
                 }
-                Take::Later => tokio::time::sleep(LATER).await,
+                Take::Later => {
+                    // What is ready is for another, and so is the word that woke this one.
+                    self.0.ready.notify_one();
+                    tokio::time::sleep(LATER).await;
+                }
                 Take::Wait => tokio::select! {
                     () = ready => {}
                     () = all => {}
