@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::clock;
+use packtrain_io::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -308,6 +309,9 @@ fn measure(
     let (host, port) = split_host(&request.server)
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
     crate::transports::udp::check_controller(choice, request.cc.as_deref())?;
+    if let Some(name) = request.tcp_cc.as_deref().filter(|_| !request.reverse) {
+        check_congestion(name).map_err(|e| usage(&e.to_string()))?;
+    }
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
@@ -326,7 +330,10 @@ fn measure(
         ports: None,
         ticket: tunnel.token,
         peer: Vec::new(),
-        more: More::default(),
+        more: More {
+            tcp_cc: request.tcp_cc.clone(),
+            tcp_buffer: request.tcp_buffer.map(ByteCount::get),
+        },
         path: handshake::AskPath::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);

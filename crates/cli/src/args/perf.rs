@@ -92,6 +92,12 @@ pub(crate) struct PerfClientArgs {
     /// udt:ns2-2003, udt:udt4), or of fobs (fobs:window, fobs:rate; fobs:paper, fobs:blind).
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
+    /// The kernel's congestion control for tcp, at the sending end, such as cubic or bbr.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tcp_cc: Option<String>,
+    /// Send and receive buffers of tcp, such as 16MiB; auto leaves them to the kernel.
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
+    pub(crate) tcp_buffer: Option<values::Buffer>,
     /// Send no faster than this, such as 500mbit.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,

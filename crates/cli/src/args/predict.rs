@@ -11,7 +11,7 @@ use super::keep::KeepArgs;
 #[derive(Args, Debug)]
 #[command(after_help = "The file has a line `streams,throughput_mbps` and below it one line a \
                         measurement, such as `4,940.5`. Measure with 1, 2, 4 and 8 streams: \
-                        `packtrain perf client --transport tcp --streams N`.")]
+                        `packtrain perf client --transport tcp --parallel N`.")]
 pub(crate) struct PredictArgs {
     /// Where the measurements are: a file, - for standard input, or `history` for past transfers.
     #[arg(long, value_name = "FILE|history", value_hint = ValueHint::FilePath)]

@@ -96,6 +96,13 @@ fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRe
             "--cc is about native and udt; the kernel chooses for tcp: leave one out",
         ));
     }
+    let kernel = [(args.tcp_cc.is_some(), "tcp-cc"), (args.tcp_buffer.is_some(), "tcp-buffer")];
+    if let Some((_, option)) = kernel.into_iter().find(|(given, _)| *given)
+        && args.transport != TransportChoice::Tcp
+    {
+        let text = format!("--{option} is about TCP: add --transport tcp, or leave it out");
+        return Err(Exit::usage(text));
+    }
     if args.transport == TransportChoice::Udt4 && (args.ticket.is_some() || args.accept_new_host) {
         return Err(Exit::usage(
             "udt4 has neither keys nor tickets: leave --ticket and --accept-new-host out",
@@ -113,6 +120,8 @@ fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRe
         parallel: policy.streams(args.parallel),
         transport: args.transport,
         cc: args.cc,
+        tcp_cc: args.tcp_cc,
+        tcp_buffer: args.tcp_buffer.and_then(|buffer| buffer.0),
         rate: policy.rate(args.rate),
         interval: args.interval,
         history: args.keep.keep()?,

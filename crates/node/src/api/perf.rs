@@ -59,6 +59,10 @@ pub struct PerfClientRequest {
     pub transport: TransportChoice,
     /// The congestion controller of datagram transports.
     pub cc: Option<String>,
+    /// The kernel's congestion control for TCP; the sending system's default if none.
+    pub tcp_cc: Option<String>,
+    /// TCP's send and receive buffers, instead of the kernel's autotuning.
+    pub tcp_buffer: Option<ByteCount>,
     /// Ceiling of the sending rate.
     pub rate: Option<DataRate>,
     /// Length of a reported interval.
