@@ -38,10 +38,13 @@ const FULL_LEAST: Duration = Duration::from_millis(1);
 const QUEUED: f64 = 0.75;
 /// Streams are added at once when this share of them is missing.
 const MISSING: f64 = 0.25;
-/// A change is by this factor at most; until the path was seen full, by two.
+/// A change is by this factor at most; by two until the path was seen full or a loss on it while
+/// it was empty.
 const STEP: u32 = 4;
-/// Fewer streams than these are never less than doubled.
+/// Fewer streams than these are never less than doubled, and the first ones trebled.
 const DOUBLED: u32 = 16;
+/// A loss that nothing but chance made is sent again once, or twice.
+const ALONE: u64 = 2;
 /// Losses that grew by this factor, and by so many segments, with the number of streams are the
 /// doing of the streams.
 const WORSE: f64 = 2.5;
@@ -136,6 +139,8 @@ pub(crate) struct Auto {
     changed: Time,
     calm: u64,
     cuts: u32,
+    /// Cuts while there was no queue at all.
+    empty_cuts: u32,
     min_rtt: Option<Duration>,
     longest_queue: Duration,
     /// The highest rate seen over a span.
@@ -181,6 +186,7 @@ impl Auto {
             changed: Time::ZERO,
             calm: 0,
             cuts: 0,
+            empty_cuts: 0,
             min_rtt: None,
             longest_queue: Duration::ZERO,
             peak: DataRate::ZERO,
@@ -252,7 +258,23 @@ impl Auto {
     /// Adds streams before the path runs empty: losses will have cut so much by the time new ones
     /// carry data.
     fn foresee(&mut self, now: Time, n: u32, rtt: Duration, m: &Measured, at: Duration) -> bool {
-        if self.cuts_per_second(rtt, m.rate) == 0.0 || now < self.held_until || !self.was_full() {
+        if now < self.held_until {
+            return false;
+        }
+        if !self.was_full() {
+            // A loss in slow start, with no queue that it could come from: others will follow, and
+            // streams added now still rise together with the first. A short queue that ran over
+            // loses many at once.
+            let again = self.looks.back().map_or(0, |look| look.again / SEGMENT);
+            let few = again <= u64::from(self.empty_cuts) * ALONE;
+            if self.empty_cuts == 0 || !few || n >= self.most {
+                return false;
+            }
+            self.peak = self.peak.max(m.rate);
+            self.more(now, at, n, rtt, m, n * STEP, "a loss although the path is empty");
+            return true;
+        }
+        if self.cuts_per_second(rtt, m.rate) == 0.0 {
             return false;
         }
         self.peak = self.peak.max(m.rate);
@@ -305,6 +327,7 @@ impl Auto {
             let cut = before.is_some_and(|b| again > b.again && ssthresh != b.ssthresh);
             if cut && !queued {
                 self.cuts += 1;
+                self.empty_cuts += u32::from(!self.is_full(queue));
             }
             if !queued {
                 self.calm += bytes(info.acked).saturating_sub(before.map_or(0, |b| b.acked));
@@ -436,9 +459,14 @@ impl Auto {
         more: u32,
         why: &'static str,
     ) {
-        let step = if self.was_full() { STEP } else { 2 };
+        let step = if self.was_full() || self.empty_cuts > 0 { STEP } else { 2 };
         // Too few cost more than too many, which go again: few are doubled at least.
-        let least = if n < DOUBLED { n } else { 1 };
+        let least = match n {
+            0..=FIRST => n * (step - 1).min(2),
+            _ if n < DOUBLED => n,
+            _ => 1,
+        };
+        self.empty_cuts = 0;
         let to = (n + more.clamp(least, n * (step - 1))).min(self.most);
         if to > n {
             let cuts = self.cuts_per_second(rtt, m.rate) / f64::from(n);

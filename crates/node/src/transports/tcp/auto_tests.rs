@@ -251,3 +251,17 @@ fn what_is_known_of_the_path_is_used_at_once() {
     assert!(auto.target() >= 16, "{:?}", auto.reasons());
     assert_eq!(Auto::new(2, known).target(), 2, "a ceiling holds");
 }
+
+#[test]
+fn a_short_queue_that_runs_over_is_no_random_loss() {
+    let mut auto = plain();
+    let mut path = Path::new(1e9, 0.1, 0.0);
+    // Five milliseconds: no queue that anybody would see in a round trip.
+    path.queue /= 20.0;
+    path.play(&mut auto, 3.0);
+    let why = auto.reasons();
+    assert!(auto.target() <= 2 * FIRST, "{}: {why:#?}", auto.target());
+    path.play(&mut auto, 30.0);
+    let why = auto.reasons();
+    assert!(auto.target() <= 4 * FIRST, "{}: {why:#?}", auto.target());
+}
