@@ -126,6 +126,8 @@ impl Curve {
         let (streams, mbps) = match *self {
             Self::Linear { .. } | Self::Loss { .. } | Self::Filling { .. } => return None,
             Self::Dinda { .. } | Self::Averaged { .. } => return None,
+            // With b' > 0 the second piece rises on (Dinda's limit), and the break is no peak.
+            Self::Broken { fall: (_, b), .. } if b > 0.0 => return None,
             Self::Broken { rise: (a, b), at, .. } => (at, at / (a * at * at + b).sqrt()),
             // d/dn n^2 e^(-bn) = 0 at n = 2/b.
             Self::Exponential { a, b } => (2.0 / b, 2.0 / (std::f64::consts::E * b * a.sqrt())),

@@ -146,6 +146,14 @@ fn a_break_may_fall_after_it() {
     assert!(curve.mbps(&point(16, 1.0)) < 500.0 && curve.mbps(&point(16, 1.0)) > 300.0);
 }
 
+/// "The optimal number of streams is certainly between n2 and n3" (section 3.2) if the second piece
+/// falls; where it rises the model knows no peak.
+#[test]
+fn a_break_that_rises_on_is_no_peak() {
+    let curve = passes(Model::Break, &[point(2, 187.0), point(4, 360.0), point(8, 601.0)]);
+    assert_eq!((curve.peak(), curve.optimum(NonZeroU32::MAX)), (None, None));
+}
+
 /// Erratum: equation 19 is a logarithm to the base e^(n1 - n2) of both factors, not of the first
 /// times the second.
 #[test]
