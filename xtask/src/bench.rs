@@ -46,6 +46,7 @@ pub(crate) struct Plan {
     only: Option<String>,
     cases: Option<String>,
     losses: Option<String>,
+    counts: Option<String>,
 }
 
 impl Plan {
@@ -63,6 +64,11 @@ impl Plan {
     fn wants_case(&self, name: &str) -> bool {
         let fits = |part: &str| part.split('+').all(|word| name.contains(word));
         self.cases.as_ref().is_none_or(|list| list.split(',').any(fits))
+    }
+
+    /// Whether this number of streams is asked for.
+    fn wants_count(&self, count: &str) -> bool {
+        self.counts.as_ref().is_none_or(|list| list.split(',').any(|one| one == count))
     }
 
     /// Whether the program of this name is asked for.
@@ -125,6 +131,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         only: None,
         cases: None,
         losses: None,
+        counts: None,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -137,6 +144,7 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--binary" => plan.binary = Some(value()?.into()),
             "--only" => plan.only = Some(value()?.clone()),
             "--cases" => plan.cases = Some(value()?.clone()),
+            "--counts" => plan.counts = Some(value()?.clone()),
             "--losses" => plan.losses = Some(value()?.clone()),
             "--keep-rmem" => plan.keep_rmem = true,
             "--quick" => {

@@ -19,6 +19,8 @@ use crate::sh;
 const MIB: u64 = 1024;
 /// Fixed numbers beside which `auto` is measured.
 const FIXED: &[u32] = &[1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
+/// What `auto` is that may use what an `auto` before it measured.
+const AGAIN: &str = "+history";
 /// The path needs 9 s at least: who needs so long is cut off, since it is not the best.
 const PATIENCE: Duration = Duration::from_secs(16);
 
@@ -57,12 +59,37 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// `auto` and each number in turn, round by round.
+/// Two copies beside each other move this much each.
+const BESIDE_MIB: u64 = 512;
+/// And their numbers of streams.
+const BESIDE: &[(&str, &str)] = &[("auto", "auto"), ("4", "4"), ("24", "24"), ("auto", "24")];
+const BESIDE_CASES: &[Case] = &[
+    Case {
+        key: "streams beside, loss 0",
+        path: &["--rate", "1gbit", "--rtt", "100ms"],
+        shown: "1 Gbit/s, 100 ms, queue of 1 BDP, no loss, cubic",
+        cc: "cubic",
+    },
+    Case {
+        key: "streams beside, loss 1e-4",
+        path: &["--rate", "1gbit", "--rtt", "100ms", "--loss", "1e-4"],
+        shown: "1 Gbit/s, 100 ms, queue of 1 BDP, loss 1e-4 each way, cubic",
+        cc: "cubic",
+    },
+];
+
+/// `auto` and each number in turn, round by round; then copies beside each other.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let place = Place::new(lab)?;
-    let source = place.0.join("big");
-    make(&source, MIB)?;
+    let mut runs = Runs { lab, place: &place, doubtful: 0 };
+    alone(&mut runs, plan, report)?;
+    beside(&mut runs, plan, report)
+}
+
+fn alone(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
     let cases: Vec<_> = CASES.iter().filter(|case| plan.wants_case(case.key)).collect();
+    let Some(first) = cases.first() else { return Ok(()) };
+    make(&runs.place.0.join("big"), MIB)?;
     let mut counts: Vec<(&Case, Vec<u64>)> = cases.iter().map(|case| (*case, vec![])).collect();
     for case in &cases {
         let title = format!(
@@ -74,20 +101,20 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         );
         report.suite(case.key, &title, "s", false);
     }
-    let mut doubtful = 0;
     for round in 0..plan.runs {
         for (case, chosen) in &mut counts {
-            let names = FIXED.iter().map(|n| (n.to_string(), format!("--streams {n}")));
-            let auto = ("auto".to_owned(), "--streams auto".to_owned());
-            for (words, name) in std::iter::once(auto).chain(names) {
-                if !plan.wants(&name) {
-                    continue;
+            let auto = ["auto".to_owned(), format!("auto{AGAIN}")].into_iter();
+            let all = auto.chain(FIXED.iter().map(u32::to_string));
+            for words in all.filter(|words| plan.wants_count(words)) {
+                if words.ends_with(AGAIN) {
+                    runs.remember(case)?;
                 }
-                let run = copy(lab, &place, case, &words, round, &mut doubtful);
+                let run = runs.copies(case, &[&words], round);
                 if let (Ok(run), "auto") = (&run, words.as_str()) {
-                    chosen.push(run.most);
+                    chosen.push(run[0].most);
                 }
-                report.add(case.key, &name, round, run.map(|run| run.seconds));
+                let name = format!("--streams {words}");
+                report.add(case.key, &name, round, run.map(|run| run[0].seconds));
             }
         }
     }
@@ -95,10 +122,41 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         let list: Vec<String> = chosen.iter().map(u64::to_string).collect();
         report.remark(case.key, format!("auto had at most {} streams.", list.join(", ")));
     }
-    if let Some(case) = cases.first().filter(|_| doubtful > 0) {
-        let text = format!("The emulator did not keep up in {doubtful} of these runs.");
-        report.remark(case.key, text);
+    runs.remark(first, report);
+    Ok(())
+}
+
+/// Two copies at once: what the slower takes, and how the path is shared.
+fn beside(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
+    let cases: Vec<_> = BESIDE_CASES.iter().filter(|case| plan.wants_case(case.key)).collect();
+    let Some(first) = cases.first() else { return Ok(()) };
+    make(&runs.place.0.join("big"), BESIDE_MIB)?;
+    for case in &cases {
+        let title = format!(
+            "Two copies of {BESIDE_MIB} MiB by TCP streams beside each other, the slower one: {}",
+            case.shown
+        );
+        report.suite(case.key, &title, "s", false);
     }
+    for round in 0..plan.runs {
+        for case in &cases {
+            for (one, other) in BESIDE {
+                let name = format!("{one} beside {other}");
+                if !plan.wants_count(one) || !plan.wants(&name) {
+                    continue;
+                }
+                let run = runs.copies(case, &[one, other], round);
+                if let Ok(run) = &run {
+                    let told = |run: &Run| format!("{:.1} s ({} streams)", run.seconds, run.most);
+                    let text = format!("{name}: {} and {}.", told(&run[0]), told(&run[1]));
+                    report.remark(case.key, text);
+                }
+                let slower = run.map(|run| run[0].seconds.max(run[1].seconds));
+                report.add(case.key, &name, round, slower);
+            }
+        }
+    }
+    runs.remark(first, report);
     Ok(())
 }
 
@@ -108,46 +166,79 @@ struct Run {
     most: u64,
 }
 
-fn copy(
-    lab: &Lab,
-    place: &Place,
-    case: &Case,
-    streams: &str,
-    round: usize,
-    doubtful: &mut usize,
-) -> Result<Run> {
-    let out = lab.fresh("streams")?.join("out");
-    let target = place.0.join("target");
-    let _ = fs::remove_dir_all(&target);
-    fs::create_dir_all(&target)?;
-    let program = quoted(&lab.packtrain);
-    let far = format!(
-        "{program} serve --listen {FAR}:7416 --root {} --ticket-file \"$OUT.ticket\"",
-        quoted(&target)
-    );
-    let near = format!(
-        "until test -s \"$OUT.ticket\"; do sleep 0.05; done; \
-         timeout {} {program} cp --json --progress none --transport tcp --streams {streams} \
-         --tcp-cc {} --ticket \"@$OUT.ticket\" {} pt://{FAR}:7416/ > \"$OUT\"",
-        PATIENCE.as_secs(),
-        case.cc,
-        quoted(&place.0.join("big")),
-    );
-    let seed = (round + 1).to_string();
-    let mut emulate = sh::command(&lab.packtrain.to_string_lossy(), ["emulate"]);
-    emulate.args(case.path).args(["--seed", &seed, "--best-effort", "--json"]);
-    emulate.args(["--far", &far, "--", "sh", "-c", &near]);
-    emulate.env("OUT", &out).envs(lab.environment());
-    let emulation = last_json(&run_for(&mut emulate, PATIENCE * 2)?)?;
-    match emulation["command_exit_code"].as_u64() {
-        Some(0) => {}
-        Some(124 | 143) => bail!("slower than {} s", PATIENCE.as_secs()),
-        code => bail!("it failed with exit code {code:?}"),
+/// What runs are made of.
+struct Runs<'a> {
+    lab: &'a Lab,
+    place: &'a Place,
+    /// In how many of them the emulator did not keep up.
+    doubtful: usize,
+}
+
+impl Runs<'_> {
+    fn remark(&mut self, case: &Case, report: &mut Report) {
+        if std::mem::take(&mut self.doubtful) > 0 {
+            let text = "The emulator did not keep up in some of these runs.";
+            report.remark(case.key, text.to_owned());
+        }
     }
-    *doubtful += usize::from(emulation["ok"] == false);
-    let done: Value = last_json(&fs::read_to_string(&out).context("it left no figure")?)?;
-    let most = done.pointer("/streams/most").and_then(Value::as_u64).unwrap_or_default();
-    Ok(Run { seconds: number(&done, "/seconds")?, most })
+
+    /// One copy by `auto`, that leaves its row in an empty history.
+    fn remember(&mut self, case: &Case) -> Result<()> {
+        let [_, (_, state)] = self.lab.environment();
+        let _ = fs::remove_file(state.join("packtrain/history.db"));
+        self.copies(case, &[&format!("auto{AGAIN}")], 99).map(drop)
+    }
+
+    /// A copy for each of these numbers of streams, all at once, over one path.
+    fn copies(&mut self, case: &Case, streams: &[&str], round: usize) -> Result<Vec<Run>> {
+        let out = self.lab.fresh("streams")?.join("out");
+        let target = self.place.0.join("target");
+        let _ = fs::remove_dir_all(&target);
+        fs::create_dir_all(&target)?;
+        let program = quoted(&self.lab.packtrain);
+        let far = format!(
+            "{program} serve --listen {FAR}:7416 --root {} --authorized-keys \"$OUT.keys\"",
+            quoted(&target)
+        );
+        let copy = |(index, streams): (usize, &&str)| {
+            // What the round before measured is not for this one, unless that is the question.
+            let (history, streams) = match streams.strip_suffix(AGAIN) {
+                Some(streams) => ("", streams),
+                None => ("--history none", *streams),
+            };
+            format!(
+                "timeout {} {program} cp --json --progress none --accept-new-host --transport tcp \
+                 --streams {streams} --tcp-cc {} {history} {} pt://{FAR}:7416/{index} \
+                 > \"$OUT.{index}\" & ",
+                PATIENCE.as_secs(),
+                case.cc,
+                quoted(&self.place.0.join("big")),
+            )
+        };
+        let copies: String = streams.iter().enumerate().map(copy).collect();
+        let near = format!("sleep 0.5; {copies} wait");
+        let key = format!("{program} key show > \"$OUT.keys\"");
+        let mut show = sh::command("sh", ["-c", &key]);
+        sh::capture(show.env("OUT", &out).envs(self.lab.environment()))?;
+        let seed = (round + 1).to_string();
+        let mut emulate = sh::command(&self.lab.packtrain.to_string_lossy(), ["emulate"]);
+        emulate.args(case.path).args(["--seed", &seed, "--best-effort", "--json"]);
+        emulate.args(["--far", &far, "--", "sh", "-c", &near]);
+        emulate.env("OUT", &out).envs(self.lab.environment());
+        let emulation = last_json(&run_for(&mut emulate, PATIENCE * 2)?)?;
+        self.doubtful += usize::from(emulation["ok"] == false);
+        let read = |index: usize| {
+            let text = fs::read_to_string(format!("{}.{index}", out.display()))?;
+            let done = last_json(&text).context("slower than it may be, or it failed")?;
+            let most = done.pointer("/streams/most").and_then(Value::as_u64).unwrap_or_default();
+            let seconds = number(&done, "/seconds")?;
+            if done["ok"] != true {
+                bail!("slower than {} s, or it failed", PATIENCE.as_secs());
+            }
+            Ok(Run { seconds, most })
+        };
+        (0..streams.len()).map(read).collect()
+    }
 }
 
 /// A folder in memory where there is one: what counts is the path, not a disk.

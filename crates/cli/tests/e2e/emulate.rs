@@ -6,7 +6,7 @@ use crate::rig::{Ended, Rig, skipped};
 use crate::tree::{self, MIB, assert_same};
 
 /// Whether this machine lets us make namespaces; without them the command says so and ends with 7.
-fn allowed(rig: &Rig) -> bool {
+pub(crate) fn allowed(rig: &Rig) -> bool {
     let ended = rig
         .run(rig.packtrain().args(["emulate", "--rate", "10mbit", "--rtt", "2ms", "--", "true"]));
     if ended.code == 7 {

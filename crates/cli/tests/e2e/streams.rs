@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::rig::{Ended, Rig, contents};
 use crate::tree::{self, MIB, assert_same};
 
@@ -59,4 +61,65 @@ fn the_congestion_control_asked_for_is_in_force_whoever_sends() {
     let ended = rig.run(pull.arg(rig.far("src")).arg(rig.path("none")));
     assert_eq!(ended.code, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("reno"), "{}", ended.stderr);
+}
+
+/// The words that tell why there were so many streams, of each copy in turn.
+fn reasons(text: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let copies = lines.filter(|line| line["event"] == "done" && line["streams"].is_object());
+    copies
+        .map(|line| {
+            let all = line["streams"]["reasons"].as_array().cloned().unwrap_or_default();
+            all.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn a_second_copy_begins_with_what_the_first_one_measured() {
+    let rig = Rig::local();
+    if !crate::emulate::allowed(&rig) {
+        return;
+    }
+    tree::file(&rig.path("big"), 40 * MIB, 1);
+    fs::create_dir(rig.path("root")).expect("a folder");
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let shown = |name: &str| rig.path(name).display().to_string();
+    let (keys, at) = (shown("keys"), "10.77.0.2:7879");
+    let key = rig.ok(rig.packtrain().args(["key", "show"]));
+    fs::write(rig.path("keys"), &key.stdout).expect("a file of keys");
+    let far = format!(
+        "XDG_STATE_HOME={} XDG_CONFIG_HOME={} exec {program} serve --listen {at} --root {} \
+         --authorized-keys {keys}",
+        shown("far-state"),
+        shown("far-config"),
+        shown("root")
+    );
+    let copy = |more: &str, name: &str| {
+        let big = shown("big");
+        format!(
+            "{program} cp --json --accept-new-host --transport tcp {more} {big} pt://{at}/{name}"
+        )
+    };
+    // Several numbers are measured, then `auto` has what they left.
+    let near = format!(
+        "sleep 1; {} && {} && {}",
+        copy("--streams auto", "a"),
+        copy("--streams 12", "b"),
+        copy("--streams auto", "c")
+    );
+    let path = ["emulate", "--rate", "100mbit", "--rtt", "40ms", "--loss", "1e-3", "--best-effort"];
+    let ended = rig.ok(rig.packtrain().args(path).args(["--far", &far, "--", "sh", "-c", &near]));
+    let told = reasons(&text(&ended));
+    assert_eq!(told.len(), 3, "{}", text(&ended));
+    let known = |lines: &[String]| {
+        lines.first().is_some_and(|line| line.starts_with("earlier transfers over this path"))
+    };
+    assert!(!known(&told[0]), "{:?}", told[0]);
+    assert!(known(&told[2]), "{:?}", told[2]);
+    for name in ["a", "b", "c"] {
+        let same = fs::read(rig.path("root").join(name)).expect("there")
+            == fs::read(rig.path("big")).expect("there");
+        assert!(same, "{name} differs");
+    }
 }
