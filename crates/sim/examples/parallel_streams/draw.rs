@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use packtrain_plan::streams::{Model, Options, best_fitted, predict};
 use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
 
-use crate::study::{COMPARED, Curve, Row, first_four, mbps};
+use crate::study::{COMPARED, Curve, Row, WAYS, first_four, mbps};
 
 /// Which curve stands for the others in the plot of the doubling sampler.
 const SHOWN: [usize; 2] = [300, 700];
@@ -124,6 +124,20 @@ pub(crate) fn doubling(rows: &[Row], curves: &[Curve]) -> Figure {
         subtitle: "LONI: the mean over all curves; two curves with models fitted to 1, 2, 4 and 8"
             .to_owned(),
         panels,
+    }
+}
+
+/// The curves that the emulator gave, and what four samples of each say.
+pub(crate) fn emulated(curves: &[Curve]) -> Figure {
+    let panels = curves.iter().zip(WAYS).map(|(curve, (way, ..))| {
+        let mut panel = one_curve(curve);
+        panel.y.label = format!("{} buffers (Mbit/s)", way.replace(',', ", "));
+        panel
+    });
+    Figure {
+        title: "TCP streams over 155 ms".to_owned(),
+        subtitle: "100 Mbit/s, loss 1e-4, emulated; models fitted to 1, 2, 4 and 8".to_owned(),
+        panels: panels.collect(),
     }
 }
 

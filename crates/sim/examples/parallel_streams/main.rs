@@ -4,6 +4,9 @@
 //!     parallel_streams predictability|errors|doubling --data data/parallel-streams/loni.csv \
 //!         --out experiments/parallel-streams-predictability
 //!
+//!     parallel_streams emulator|turnaround --data experiments/parallel-streams-emulator/runs.csv \
+//!         --out experiments/parallel-streams-emulator
+//!
 //! Each writes `expected.csv` and `plot.svg` into its folder, and its table into the README.md
 //! there, between two remarks.
 #![allow(clippy::print_stdout)]
@@ -11,6 +14,7 @@
 mod draw;
 #[path = "../../tests/parallel_streams/study.rs"]
 mod study;
+mod turnaround;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +26,8 @@ const END: &str = "<!-- end of numbers -->";
 
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
-    let what = words.next().ok_or("say predictability, errors or doubling")?;
+    let what =
+        words.next().ok_or("say predictability, errors, doubling, emulator or turnaround")?;
     let (mut data, mut out) = (PathBuf::new(), PathBuf::from("."));
     while let Some(word) = words.next() {
         let value = words.next().ok_or("a flag needs a value")?;
@@ -32,8 +37,16 @@ fn main() -> Result<(), Failure> {
             other => return Err(format!("what is {other}?").into()),
         }
     }
-    let curves = study::curves(&std::fs::read_to_string(&data)?);
+    let text = std::fs::read_to_string(&data)?;
+    if what == "turnaround" {
+        let runs = turnaround::Runs::read(&text)?;
+        runs.figure().write(&out.join("plot.svg"))?;
+        println!("{}", runs.table());
+        return splice(&out.join("README.md"), &runs.table());
+    }
+    let curves = if what == "emulator" { study::ways(&text) } else { study::curves(&text) };
     let (rows, figure) = match what.as_str() {
+        "emulator" => (study::emulated(&curves), draw::emulated(&curves)),
         "predictability" => {
             let rows = study::predictability(&curves);
             let figure = draw::predictability(&rows);

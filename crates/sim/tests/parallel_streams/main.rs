@@ -37,6 +37,13 @@ fn predictability_and_errors_are_those_written_down() {
     same(&study::errors(&curves), "parallel-streams-errors");
 }
 
+#[test]
+fn what_models_make_of_the_emulators_curves_is_as_written_down() {
+    let curves = study::ways(&file("experiments/parallel-streams-emulator/runs.csv"));
+    assert!(curves.iter().all(|curve| curve.len() == 15));
+    same(&study::emulated(&curves), "parallel-streams-emulator");
+}
+
 /// On every 25th curve; all of them are in `expected.csv`.
 #[test]
 fn the_combined_prediction_is_as_good_as_it_is_said_to_be() {

@@ -189,6 +189,64 @@ pub(crate) fn doubling(curves: &[Curve], step: usize) -> Vec<Row> {
     rows
 }
 
+/// The ways in which `parallel-streams-emulator` measured, with the names of their two columns.
+pub(crate) const WAYS: [(&str, &str, &str); 4] = [
+    ("cubic,large", "share of the best, cubic, large buffers", "error, cubic, large buffers"),
+    ("reno,large", "share of the best, reno, large buffers", "error, reno, large buffers"),
+    ("cubic,small", "share of the best, cubic, small buffers", "error, cubic, small buffers"),
+    ("reno,small", "share of the best, reno, small buffers", "error, reno, small buffers"),
+];
+
+/// A curve for each of [`WAYS`].
+pub(crate) fn ways(text: &str) -> Vec<Curve> {
+    let of = |(way, ..): &(&str, &str, &str)| {
+        let own = text.lines().filter_map(|line| line.strip_prefix(way)?.strip_prefix(','));
+        own.map(|line| {
+            let (streams, rest) = line.split_once(',').expect("streams");
+            let mbps: f64 = rest.split(',').next().expect("a field").parse().expect("a number");
+            let streams = streams.parse().ok().and_then(NonZeroU32::new).expect("streams");
+            Sample { streams, throughput: DataRate::from_bps((mbps * 1e6).round() as u64) }
+        })
+        .collect()
+    };
+    WAYS.iter().map(of).collect()
+}
+
+/// What models make of samples at 1, 2, 4 and 8 streams: what their number gets, and how far
+/// their curve is from all of the measured one (equation 35, by the greatest throughput).
+pub(crate) fn emulated(curves: &[Curve]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((_, share_of, error_of), curve) in WAYS.iter().zip(curves) {
+        let samples = first_four(curve);
+        let mut names: Vec<_> = COMPARED.iter().map(|model| model.name()).collect();
+        names.extend(["argmax", "combined"]);
+        for model in names {
+            let row = |what, value| Row { what, model, size: None, value };
+            rows.push(row(*share_of, share(curve, chosen(model, &samples))));
+            rows.extend(distance(model, &samples, curve).map(|value| row(*error_of, value)));
+        }
+    }
+    rows
+}
+
+/// Root of the mean squared distance of a model's curve, by the greatest throughput.
+fn distance(model: &str, samples: &Curve, curve: &Curve) -> Option<f64> {
+    let all: Vec<f64> = match model {
+        "argmax" => return None,
+        "combined" => {
+            let found = predict(samples, Options::default()).ok()?;
+            curve.iter().map(|s| mbps(found.at(s.streams).throughput)).collect()
+        }
+        name => {
+            let best = best_fitted(named(name), samples).ok()?;
+            curve.iter().map(|s| best.curve.at(s.streams).map(mbps)).collect::<Option<_>>()?
+        }
+    };
+    let most = curve.iter().map(|s| mbps(s.throughput)).fold(0.0, f64::max);
+    let squares = curve.iter().zip(all).map(|(s, found)| (mbps(s.throughput) - found).powi(2));
+    Some((squares.sum::<f64>() / curve.len() as f64).sqrt() / most)
+}
+
 /// The number that a model chooses; nothing if it has no curve.
 fn chosen(model: &str, samples: &Curve) -> Option<NonZeroU32> {
     let largest = || samples.iter().rev().max_by_key(|s| s.throughput).map(|s| s.streams);
