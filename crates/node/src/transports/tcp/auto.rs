@@ -15,6 +15,10 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use super::book::LineId;
 use super::group::Reading;
 
+mod words;
+
+use words::told;
+
 /// Streams to begin with, where nothing is known of the path: it takes two round trips less until
 /// they fill it than one would, and is what a browser opens.
 pub(super) const FIRST: u32 = 4;
@@ -271,7 +275,8 @@ impl Auto {
                 return false;
             }
             self.peak = self.peak.max(m.rate);
-            self.more(now, at, n, rtt, m, n * STEP, "a loss although the path is empty");
+            let to = (n * STEP).min(self.most);
+            self.grow(now, at, n, rtt, m, to, "a loss although the path is empty");
             return true;
         }
         if self.cuts_per_second(rtt, m.rate) == 0.0 {
@@ -459,15 +464,30 @@ impl Auto {
         more: u32,
         why: &'static str,
     ) {
-        let step = if self.was_full() || self.empty_cuts > 0 { STEP } else { 2 };
+        let step = if self.was_full() { STEP } else { 2 };
         // Too few cost more than too many, which go again: few are doubled at least.
         let least = match n {
             0..=FIRST => n * (step - 1).min(2),
             _ if n < DOUBLED => n,
             _ => 1,
         };
-        self.empty_cuts = 0;
         let to = (n + more.clamp(least, n * (step - 1))).min(self.most);
+        self.grow(now, at, n, rtt, m, to, why);
+    }
+
+    /// From `n` to `to` streams, to be judged later.
+    #[allow(clippy::too_many_arguments)]
+    fn grow(
+        &mut self,
+        now: Time,
+        at: Duration,
+        n: u32,
+        rtt: Duration,
+        m: &Measured,
+        to: u32,
+        why: &'static str,
+    ) {
+        self.empty_cuts = 0;
         if to > n {
             let cuts = self.cuts_per_second(rtt, m.rate) / f64::from(n);
             self.trial = Some(Trial::More { at: now, from: n, rate: m.rate, lost: m.lost, cuts });
@@ -553,38 +573,6 @@ impl Auto {
         let all: Vec<Sample> = self.earlier.iter().copied().chain(own).collect();
         predict(&all, options(self.most)).ok()
     }
-
-    /// Samples, models, the curve and every step, in words.
-    pub(crate) fn reasons(&self) -> Vec<String> {
-        let mut lines = self.reasons.clone();
-        let sample = |(n, rate): (&u32, &DataRate)| format!("{n}: {rate}");
-        let samples: Vec<_> = self.samples.iter().map(sample).collect();
-        if !samples.is_empty() {
-            lines.push(format!("samples (streams: rate): {}", samples.join(", ")));
-        }
-        let Some(found) = self.predicted().filter(|_| self.samples.len() > 1) else { return lines };
-        for model in &found.models {
-            lines.push(match (&model.invalid, model.optimum) {
-                (Some(why), _) => format!("model {}: not valid: {why}", model.name),
-                (None, Some(best)) => format!("model {}: {best} streams are best", model.name),
-                (None, None) => format!("model {}: it has no best number", model.name),
-            });
-        }
-        let numbers = [1, 2, 4, 8, 16, 24, 32, 48, 64];
-        let curve: Vec<String> = numbers
-            .into_iter()
-            .filter(|n| *n <= self.most)
-            .filter_map(NonZeroU32::new)
-            .map(|n| format!("{n}: {}", found.at(n).throughput))
-            .collect();
-        lines.push(format!("curve from all of them: {}", curve.join(", ")));
-        let (low, high) = found.interval;
-        lines.push(format!(
-            "they say: {} streams, {} expected ({low} to {high})",
-            found.streams, found.throughput
-        ));
-        lines
-    }
 }
 
 /// The median round trip of all streams.
@@ -601,24 +589,6 @@ fn options(most: u32) -> Options {
 
 fn times(span: Duration, factor: f64) -> Duration {
     Duration::from_nanos((span.as_nanos() as f64 * factor) as u64)
-}
-
-fn told(at: Duration, n: u32, m: &Measured) -> String {
-    format!(
-        "after {:.1} s: {n} streams move {}, {:.3} % sent again, queue {:.0} ms",
-        at.as_secs_f64(),
-        rounded(m.rate),
-        m.lost * 100.0,
-        m.queue.as_secs_f64() * 1e3,
-    )
-}
-
-/// Three figures are enough.
-fn rounded(rate: DataRate) -> DataRate {
-    let bps = rate.as_bps();
-    let digits = bps.checked_ilog10().unwrap_or(0);
-    let unit = 10u64.pow(digits.saturating_sub(2));
-    DataRate::from_bps((bps + unit / 2) / unit * unit)
 }
 
 #[cfg(test)]
