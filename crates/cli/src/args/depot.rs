@@ -17,7 +17,7 @@ pub(crate) struct DepotArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: String,
     /// Where sessions may go, once for each: NET[:PORT[-PORT]] or NAME[:PORT[-PORT]], such as
-    /// 192.0.2.0/24:7876 or [2001:db8::]/32:5000-5100; servers and next depots alike.
+    /// `192.0.2.0/24:7876` or `[2001:db8::]/32:5000-5100`; servers and next depots alike.
     #[arg(long, value_name = "RULE", value_parser = values::allow, value_delimiter = ',')]
     pub(crate) allow: Vec<AllowRule>,
     /// Whose sessions are relayed [default: $XDG_CONFIG_HOME/packtrain/authorized_keys].
