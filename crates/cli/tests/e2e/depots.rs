@@ -1,11 +1,11 @@
 //! Copies over depots: one, two, none left, and depots that die or freeze in the middle.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::rig::{Rig, Running, contents, send};
+use crate::rig::{Rig, Running, contents, free_port, send};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
@@ -16,10 +16,7 @@ fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
         let shown = rig.ok(rig.packtrain().args(["key", "show"]));
         fs::write(&keys, shown.stdout).expect("a file");
     }
-    let port = {
-        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-        probe.local_addr().expect("an address").port()
-    };
+    let port = free_port();
     let place = format!("127.0.0.1:{port}");
     let mut command = rig.packtrain();
     command.args(["depot", "--json", "--listen", &place, "--authorized-keys"]).arg(keys);
@@ -103,10 +100,7 @@ fn a_refusal_is_told_and_a_depot_that_is_not_there_is_gone_around() {
     assert_eq!(denied.code, 12, "{}", denied.stderr);
     assert!(denied.stderr.contains("authorized_keys"), "{}", denied.stderr);
     // Nobody is there.
-    let nobody = {
-        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-        probe.local_addr().expect("an address").to_string()
-    };
+    let nobody = format!("127.0.0.1:{}", free_port());
     let ended = rig.ok(cp(&rig, &nobody, &[]).arg(rig.path("src")).arg(&place));
     assert!(ended.stderr.contains("going on without depots"), "{}", ended.stderr);
     assert_eq!(fs::read(rig.path("root/dst")).ok(), fs::read(rig.path("src")).ok());

@@ -1,7 +1,7 @@
 //! Every transfer leaves a row, and no history harms a transfer.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::faults::in_namespace;
 use crate::postgres::Server;
-use crate::rig::{Ended, Rig, contents, send};
+use crate::rig::{Ended, Rig, contents, free_port, send};
 use crate::tree::{self, MIB};
 
 /// What `history` with these words exports.
@@ -209,9 +209,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     let rig = Rig::local();
     tree::file(&rig.path("a"), 4 * MIB, 1);
     fs::create_dir_all(rig.path("root")).expect("a folder");
-    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = probe.local_addr().expect("an address").port();
-    drop(probe);
+    let port = free_port();
     let mut server = rig.packtrain();
     server.env("XDG_STATE_HOME", rig.path("far-state"));
     server.env("XDG_CONFIG_HOME", rig.path("far-config"));
@@ -254,9 +252,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
 #[test]
 fn measurements_leave_rows() {
     let rig = Rig::local();
-    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = probe.local_addr().expect("an address").port();
-    drop(probe);
+    let port = free_port();
     for (transport, more) in [("tcp", &["--parallel", "2"][..]), ("udt4", &[])] {
         let at = format!("127.0.0.1:{port}");
         let mut server = rig.packtrain();

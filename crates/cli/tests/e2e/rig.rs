@@ -2,9 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
@@ -13,6 +15,23 @@ use crate::sshd::{HOST, Sshd};
 
 /// No command of these tests takes longer unless it hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A port on loopback that nothing has, for TCP and for UDP, and that no other test is given. Not
+/// one of those that the system hands out: it would give it away before a server has it.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u32 = 12_000;
+    const PORTS: u32 = 16_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + std::process::id().wrapping_mul(97).wrapping_add(step) % PORTS;
+        let at = (Ipv4Addr::LOCALHOST, port as u16);
+        if TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok() {
+            return port as u16;
+        }
+    }
+    panic!("no port is free between {FIRST} and {}", FIRST + PORTS);
+}
 
 /// What one test works with; everything in it goes when the test ends.
 pub(crate) struct Rig {

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Ended, Rig, send, skipped};
+use crate::rig::{Ended, Rig, free_port, send, skipped};
 use crate::tree::{self, MIB};
 
 /// The server; its objects go with it.
@@ -23,8 +23,7 @@ impl Store {
             skipped("no moto_server: `cargo xtask test` installs it");
             return None;
         };
-        let address =
-            TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let log = fs::File::create(rig.path("moto.log")).expect("a file");
         let child = Command::new(program)
             .args(["-H", "127.0.0.1", "-p", &address.port().to_string()])

@@ -2,19 +2,16 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
-use crate::rig::{Dice, Rig, Running, contents, send};
+use crate::rig::{Dice, Rig, Running, contents, free_port, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A server on a free port with a ticket, and its port.
 pub(crate) fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
     fs::create_dir_all(rig.path("root")).expect("a folder");
-    let port = {
-        let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-        probe.local_addr().expect("an address").port()
-    };
+    let port = free_port();
     let mut command = rig.packtrain();
     // The server is another machine: a state of its own.
     command.env("XDG_STATE_HOME", rig.path("far-state"));
@@ -268,10 +265,7 @@ fn a_network_gone_for_twenty_seconds_comes_back() {
 fn perf_tells_its_goodput() {
     let rig = Rig::local();
     for transport in ["native", "sabul", "tcp"] {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|probe| probe.local_addr())
-            .expect("a port")
-            .port();
+        let port = free_port();
         let at = format!("127.0.0.1:{port}");
         let _ = fs::remove_file(rig.path("ticket"));
         let mut server = rig.packtrain();

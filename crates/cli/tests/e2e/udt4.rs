@@ -8,17 +8,12 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use packtrain_socket::{Listener, Options, Port, Socket};
+use packtrain_socket::{Listener, Options, Socket};
 
-use crate::rig::{Ended, Rig, Running, skipped};
+use crate::rig::{Ended, Rig, Running, free_port, skipped};
 use crate::tree;
 
 const IN_CLEAR: &str = "udt4 is not encrypted or verified";
-
-/// A UDP port that is free now.
-fn free() -> u16 {
-    Port::bind(([127, 0, 0, 1], 0).into()).expect("a port").local_addr().port()
-}
 
 /// The stock library's end, built from the source that the crate of sockets has for its tests.
 fn stock(rig: &Rig) -> Option<PathBuf> {
@@ -67,7 +62,7 @@ fn files_come_from_the_stock_server() {
     tree::file(&rig.path("file"), 2_000_003, 1);
     tree::file(&rig.path("empty"), 0, 1);
     fs::create_dir(rig.path("to")).expect("a folder");
-    let port = free();
+    let port = free_port();
     let mut server = Command::new(stock);
     server.args(["serve-file", &format!("port={port}"), "files=4"]);
     let server = rig.start(server.current_dir(rig.path("")));
@@ -97,7 +92,7 @@ fn the_stock_client_is_served_below_the_root_only() {
     fs::create_dir(rig.path("root")).expect("a folder");
     tree::file(&rig.path("root/file"), 1_500_000, 2);
     tree::file(&rig.path("secret"), 100, 3);
-    let (port, root) = (free(), rig.path("root").display().to_string());
+    let (port, root) = (free_port(), rig.path("root").display().to_string());
     let at = format!("127.0.0.1:{port}");
     let server = serve(&rig, &["serve", "--udt4", &at, "--root", &root]);
     assert!(server.stderr().contains(IN_CLEAR));
@@ -195,7 +190,7 @@ fn an_interrupted_fetch_ends_with_the_signal() {
 #[test]
 fn memory_to_memory_both_ways() {
     let rig = Rig::local();
-    let at = format!("127.0.0.1:{}", free());
+    let at = format!("127.0.0.1:{}", free_port());
     let words = ["perf", "server", "--listen", &at, "--transport", "udt4", "--tests", "4"];
     let server = serve(&rig, &words);
     for more in [&["--bytes", "20000000"][..], &["--bytes", "20000001", "--parallel", "2"]] {
@@ -215,7 +210,7 @@ fn memory_to_memory_both_ways() {
 fn memory_to_stock_programs() {
     let rig = Rig::local();
     let Some(stock) = stock(&rig) else { return };
-    let port = free();
+    let port = free_port();
     let mut sink = Command::new(&stock);
     sink.args(["sink", "how=listen", &format!("port={port}"), "raw=1"]);
     let sink = rig.start(&mut sink);
