@@ -198,6 +198,9 @@ impl Streams {
         }
         self.group.add(&self.tasks, stream);
         self.record.came(self.group.count() as u32);
+        // A short copy is over before the next look.
+        let now = clock::now();
+        self.record.look(now, &self.group.readings(now));
         if std::mem::replace(&mut self.up, true) {
             return Vec::new();
         }
