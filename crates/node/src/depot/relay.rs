@@ -37,6 +37,12 @@ enum Ended {
     Failed(String),
 }
 
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl From<std::io::Error> for Ended {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error.to_string())
@@ -86,7 +92,7 @@ pub(super) async fn serve(
         Ok(Err(Some(error))) => {
             let later = matches!(error, HeaderError::Version(_) | HeaderError::Option(_));
             let reason = if later { Reason::Unsupported } else { Reason::Malformed };
-            Err(refusal(0, reason, error.to_string()))
+            Err(refusal(0, reason, error.to_string()).into())
         }
         Ok(Err(None)) | Err(_) => {
             depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
@@ -140,9 +146,9 @@ async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderErro
     Header::read(&bytes).map_err(Some)
 }
 
-fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Ended {
+fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Refusal {
     let depot = u8::try_from(position).unwrap_or(u8::MAX);
-    Ended::Refused(Refusal { reason, depot, retry_after: None, text: text.into() })
+    Refusal { reason, depot, retry_after: None, text: text.into() }
 }
 
 /// Says no so that it is heard: what was sent behind the header is read and thrown away, since a
@@ -163,7 +169,7 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal) {
 /// to strangers, nothing is remembered of them, and loops are told from repetitions.
 fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let position = header.position();
-    let no = |reason, text: &str| Err(refusal(position, reason, text));
+    let no = |reason, text: &str| Err(refusal(position, reason, text).into());
     let key = PublicKey(header.sender);
     let keys = depot.keys.keys().map_err(|error| {
         depot.warn(error);
@@ -178,7 +184,7 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
              (packtrain key show prints it), without root or read-only",
             key.fingerprint()
         );
-        return Err(refusal(position, Reason::NotAuthorised, text));
+        return Err(refusal(position, Reason::NotAuthorised, text).into());
     }
     let session = &header.session;
     if session.kind != Kind::Synchronous || !session.tree.is_empty() {
@@ -222,14 +228,9 @@ impl<'a> Seat<'a> {
     ) -> Result<Self, Ended> {
         let mut admission = depot.admission.lock().expect("no holder panics");
         if let Err(no) = admission.admit(clock::now(), key) {
-            let depot = u8::try_from(position).unwrap_or(u8::MAX);
             let retry_after = Some(no.retry_after);
-            return Err(Ended::Refused(Refusal {
-                reason: no.reason,
-                depot,
-                retry_after,
-                text: no.text,
-            }));
+            let refusal = Refusal { retry_after, ..refusal(position, no.reason, no.text) };
+            return Err(refusal.into());
         }
         depot.pool.join();
         depot.pool.join();
@@ -354,7 +355,7 @@ async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream,
     let place = &hop.place;
     if hop.transport != HopTransport::Tcp {
         let text = format!("this depot reaches {place} by TCP only");
-        return Err(refusal(position, Reason::Unsupported, text));
+        return Err(refusal(position, Reason::Unsupported, text).into());
     }
     let away = |text: String| refusal(position, Reason::Unreachable, text);
     let found: Vec<SocketAddr> = match &place.host {
@@ -372,7 +373,7 @@ async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream,
     let found: Vec<SocketAddr> = found.into_iter().filter(allowed).collect();
     if found.is_empty() {
         let text = format!("this depot does not connect to {place}: its owner says where to");
-        return Err(refusal(position, Reason::Forbidden, text));
+        return Err(refusal(position, Reason::Forbidden, text).into());
     }
     let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
     tune_socket(&next);
@@ -404,19 +405,11 @@ async fn towards_depot(
             answer.await
         }
     };
-    let silent = |text: &str| {
-        let at = u8::MAX;
-        Ended::Refused(Refusal {
-            reason: Reason::Unreachable,
-            depot: at,
-            retry_after: None,
-            text: text.to_owned(),
-        })
-    };
+    let silent = |text: &str| refusal(u8::MAX.into(), Reason::Unreachable, text);
     match answer.map_err(|_| silent("the next depot does not answer"))? {
         Ok(Answer::Accepted) => {}
-        Ok(Answer::Refused(refusal)) => return Err(Ended::Refused(refusal)),
-        Err(text) => return Err(silent(&format!("the next depot: {text}"))),
+        Ok(Answer::Refused(refusal)) => return Err(refusal.into()),
+        Err(text) => return Err(silent(&format!("the next depot: {text}")).into()),
     }
     write_all(socket, &Answer::Accepted.write()).await?;
     let down = Lane { depot, flow, back: true };
