@@ -15,8 +15,10 @@
 
 mod address;
 mod answer;
+pub mod echo;
 mod guard;
 mod header;
+pub mod hop;
 
 pub use address::{Host, Place, PlaceError};
 pub use answer::{ANSWER_HEAD, Answer, AnswerError, Reason, Refusal};

@@ -3,7 +3,7 @@
 //! ```text
 //! 0..4      "PKTS"
 //! 4..6      version, 1
-//! 6..8      type: 1 synchronous (2 asynchronous, 3 staging over a tree: reserved)
+//! 6..8      type: 1 synchronous (2 asynchronous, 3 staging over a tree: reserved), 5 echo
 //! 8..10     length of the header, trail included, at most 4096
 //! 10..12    length of what is signed: from byte 0 to the end of the options
 //! 12        most depots that the sender allows
@@ -66,6 +66,8 @@ pub enum Kind {
     Asynchronous,
     /// To many receivers over a tree of depots.
     Staging,
+    /// The last depot of the route sends back what it gets: see [`super::echo`].
+    Echo,
     /// A type of a later version.
     Other(u16),
 }
@@ -75,6 +77,10 @@ pub enum Kind {
 pub enum HopTransport {
     /// TCP in clear; the stream is sealed from end to end.
     Tcp,
+    /// Datagrams with feedback and controller of UDT beside TCP: see [`super::hop`].
+    Udt,
+    /// Datagrams with native feedback and controller beside TCP.
+    Native,
     /// A transport of a later version.
     Other(u8),
 }
@@ -368,6 +374,7 @@ impl Kind {
             Self::Synchronous => 1,
             Self::Asynchronous => 2,
             Self::Staging => 3,
+            Self::Echo => 5,
             Self::Other(code) => code,
         }
     }
@@ -377,6 +384,7 @@ impl Kind {
             1 => Self::Synchronous,
             2 => Self::Asynchronous,
             3 => Self::Staging,
+            5 => Self::Echo,
             other => Self::Other(other),
         }
     }
@@ -386,12 +394,39 @@ impl HopTransport {
     fn code(self) -> u8 {
         match self {
             Self::Tcp => 1,
+            Self::Udt => 2,
+            Self::Native => 3,
             Self::Other(code) => code,
         }
     }
 
     fn of(code: u8) -> Self {
-        if code == 1 { Self::Tcp } else { Self::Other(code) }
+        match code {
+            1 => Self::Tcp,
+            2 => Self::Udt,
+            3 => Self::Native,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The hop with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Tcp, Self::Udt, Self::Native].into_iter().find(|one| one.name() == name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udt => "udt",
+            Self::Native => "native",
+            Self::Other(_) => "other",
+        }
+    }
+
+    /// Whether its bytes go by datagrams.
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Self::Udt | Self::Native)
     }
 }
 
