@@ -46,6 +46,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         destination: hop("192.0.2.1:7876"),
         route: vec![hop("depot.example:7879"), hop("[2001:db8::1]:7879")],
         tree: Vec::new(),
+        spool: None,
     };
     let identity = Identity::generate([1; 32]);
     let header = session.seal(identity.public().0, |text| identity.sign(text)).expect("it fits");

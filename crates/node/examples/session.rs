@@ -70,6 +70,7 @@ fn send(identity: &Identity, depot: &Place, to: &Place, limit: Duration) -> Done
         destination: Hop::tcp(to.clone()),
         route: vec![Hop::tcp(depot.clone())],
         tree: Vec::new(),
+        spool: None,
     };
     let header = session.seal(identity.public().0, |text| identity.sign(text))?;
     let mut socket = TcpStream::connect(depot.to_string())?;

@@ -151,6 +151,7 @@ impl Route {
             destination: Hop::tcp(destination),
             route: self.depots.iter().cloned().map(Hop::tcp).collect(),
             tree: Vec::new(),
+            spool: None,
         };
         let sealed = session.seal(self.identity.public().0, |text| self.identity.sign(text));
         sealed.map(|header| header.write()).map_err(|e| DialError::Away(e.to_string()))

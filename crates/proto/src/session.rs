@@ -19,6 +19,7 @@ pub mod echo;
 mod guard;
 mod header;
 pub mod hop;
+pub mod spool;
 
 pub use address::{Host, Place, PlaceError};
 pub use answer::{ANSWER_HEAD, Answer, AnswerError, Reason, Refusal};

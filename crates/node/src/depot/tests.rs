@@ -125,6 +125,7 @@ fn ask(to: &Place, route: &[&Place]) -> Session {
         destination: Hop::tcp(to.clone()),
         route: route.iter().map(|place| Hop::tcp((*place).clone())).collect(),
         tree: Vec::new(),
+        spool: None,
     }
 }
 

@@ -68,12 +68,14 @@ pub enum Reason {
     Unreachable,
     /// It is about to end.
     Draining,
+    /// No such session is kept here, or not any more.
+    Absent,
     /// A reason of a later version.
     Other(u8),
 }
 
 impl Reason {
-    const CODES: [(Self, u8); 11] = [
+    const CODES: [(Self, u8); 12] = [
         (Self::Malformed, 1),
         (Self::NotAuthorised, 2),
         (Self::Forbidden, 3),
@@ -85,6 +87,7 @@ impl Reason {
         (Self::Unsupported, 9),
         (Self::Unreachable, 10),
         (Self::Draining, 11),
+        (Self::Absent, 12),
     ];
 
     fn code(self) -> u8 {
@@ -112,6 +115,7 @@ impl Reason {
             Self::Unsupported => "unsupported",
             Self::Unreachable => "unreachable",
             Self::Draining => "draining",
+            Self::Absent => "absent",
             Self::Other(_) => "other",
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! 0..4      "PKTS"
 //! 4..6      version, 1
-//! 6..8      type: 1 synchronous (2 asynchronous, 3 staging over a tree: reserved), 5 echo
+//! 6..8      type: 1 synchronous, 2 asynchronous, 3 staging over a tree, 5 echo, 6 claim
 //! 8..10     length of the header, trail included, at most 4096
 //! 10..12    length of what is signed: from byte 0 to the end of the options
 //! 12        most depots that the sender allows
@@ -22,6 +22,7 @@ use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use packtrain_units::Duration;
 
 use super::address::Place;
+use super::spool::{Claim, Deposit, Spool};
 
 /// Enough of a header to learn its length.
 pub const HEADER_HEAD: usize = 10;
@@ -46,6 +47,10 @@ const DESTINATION: u8 = 2;
 const HOP: u8 = 3;
 /// Option: a node of a staging tree: parent, policy, transport, place.
 const BRANCH: u8 = 4;
+/// Option: what is deposited.
+const DEPOSIT: u8 = 16;
+/// Option: what is claimed.
+const CLAIM: u8 = 17;
 /// Options from here on may be skipped by those who do not know them.
 const MAY_SKIP: u8 = 128;
 
@@ -68,6 +73,8 @@ pub enum Kind {
     Staging,
     /// The last depot of the route sends back what it gets: see [`super::echo`].
     Echo,
+    /// What a depot keeps is asked for.
+    Claim,
     /// A type of a later version.
     Other(u16),
 }
@@ -94,7 +101,7 @@ pub struct Hop {
     pub place: Place,
 }
 
-/// A node of a staging tree. Read and kept; no depot of this version stages.
+/// A node of a staging tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The node it hangs from, an earlier one; none for the sender.
@@ -124,6 +131,8 @@ pub struct Session {
     pub route: Vec<Hop>,
     /// The staging tree, empty for one receiver.
     pub tree: Vec<Branch>,
+    /// What is deposited or claimed; none for a session that is not kept.
+    pub spool: Option<Spool>,
 }
 
 /// A signed request, and which depots have passed it on.
@@ -202,7 +211,8 @@ impl Session {
         let header = Header { session: self.clone(), sender, trail: Vec::new(), signed, signature };
         // What cannot be read back is not sent.
         let read = Header::read(&header.write())?;
-        if read.session.tree == self.tree { Ok(header) } else { Err(HeaderError::Broken) }
+        let same = read.session.tree == self.tree && read.session.spool == self.spool;
+        if same { Ok(header) } else { Err(HeaderError::Broken) }
     }
 
     fn write_options(&self, out: &mut Vec<u8>) {
@@ -218,6 +228,10 @@ impl Session {
                 out.extend([branch.parent.unwrap_or(u8::MAX), branch.policy]);
                 branch.hop.write(out);
             });
+        }
+        if let Some(spool) = &self.spool {
+            let kind = if matches!(spool, Spool::Deposit(_)) { DEPOSIT } else { CLAIM };
+            option(out, kind, |out| spool.write(out));
         }
     }
 }
@@ -322,7 +336,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     id.copy_from_slice(&signed[14..30]);
     let mut sent = [0; 8];
     sent.copy_from_slice(&signed[30..38]);
-    let (mut source, mut destination) = (None, None);
+    let (mut source, mut destination, mut spool) = (None, None, None);
     let (mut route, mut tree) = (Vec::new(), Vec::new());
     let mut rest = &signed[OPTIONS..];
     while !rest.is_empty() {
@@ -340,6 +354,14 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
             BRANCH => {
                 tree.push(Branch::read(value, tree.len())?);
                 true
+            }
+            DEPOSIT => {
+                let deposit = Deposit::read(value).ok_or(HeaderError::Broken)?;
+                spool.replace(Spool::Deposit(deposit)).is_none()
+            }
+            CLAIM => {
+                let claim = Claim::read(value).ok_or(HeaderError::Broken)?;
+                spool.replace(Spool::Claim(claim)).is_none()
             }
             kind if kind >= MAY_SKIP => true,
             kind => return Err(HeaderError::Option(kind)),
@@ -361,6 +383,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
         destination: destination.ok_or(HeaderError::Broken)?,
         route,
         tree,
+        spool,
     })
 }
 
@@ -375,6 +398,7 @@ impl Kind {
             Self::Asynchronous => 2,
             Self::Staging => 3,
             Self::Echo => 5,
+            Self::Claim => 6,
             Self::Other(code) => code,
         }
     }
@@ -385,6 +409,7 @@ impl Kind {
             2 => Self::Asynchronous,
             3 => Self::Staging,
             5 => Self::Echo,
+            6 => Self::Claim,
             other => Self::Other(other),
         }
     }

@@ -1,7 +1,10 @@
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use proptest::prelude::*;
 
+use packtrain_units::ByteCount;
+
 use super::super::address::tests::any_place;
+use super::super::spool::Wish;
 use super::*;
 
 fn key(seed: u8) -> (Ed25519KeyPair, [u8; 32]) {
@@ -29,6 +32,7 @@ fn plain() -> Session {
         destination: hop("192.0.2.7:7876"),
         route: vec![hop("depot.example:7879"), hop("[2001:db8::1]:7879")],
         tree: Vec::new(),
+        spool: None,
     }
 }
 
@@ -37,12 +41,25 @@ fn any_hop() -> impl Strategy<Value = Hop> {
         .prop_map(|(transport, place)| Hop { transport, place })
 }
 
+fn any_spool() -> impl Strategy<Value = Option<Spool>> {
+    let (id, size, keep) = (any::<[u8; 16]>(), 0..u64::MAX, any::<u32>());
+    let deposit = (id.clone(), any::<[u8; 32]>(), prop::option::of(size), keep);
+    let deposit = deposit.prop_map(|(session, capability, size, keep)| {
+        let (session, keep) = (SessionId(session), Duration::from_secs(keep.into()));
+        Spool::Deposit(Deposit { session, capability, size: size.map(ByteCount), keep })
+    });
+    let wish = prop_oneof![Just(Wish::Read), Just(Wish::Release)];
+    let claim = (id, wish).prop_map(|(id, wish)| Claim { session: SessionId(id), wish });
+    prop::option::of(prop_oneof![deposit, claim.prop_map(Spool::Claim)])
+}
+
 fn any_session() -> impl Strategy<Value = Session> {
     let ends = (prop::option::of(any_place()), any_hop());
     let route = prop::collection::vec(any_hop(), 0..=MOST_HOPS);
     let tree = prop::collection::vec((any::<u8>(), 0u8..3, any_hop()), 0..5);
     let fixed = (any::<u16>(), any::<[u8; 16]>(), 0..u64::MAX / 1_000_000, any::<u8>());
-    (fixed, ends, route, tree).prop_map(|(fixed, (source, destination), route, tree)| {
+    (fixed, ends, route, tree, any_spool()).prop_map(|(fixed, ends, route, tree, spool)| {
+        let (source, destination) = ends;
         let tree = tree.into_iter().enumerate().map(|(n, (parent, policy, hop))| {
             let parent = (usize::from(parent) < n).then_some(parent);
             Branch { parent, policy, hop }
@@ -56,6 +73,7 @@ fn any_session() -> impl Strategy<Value = Session> {
             destination,
             route,
             tree: tree.collect(),
+            spool,
         }
     })
 }
