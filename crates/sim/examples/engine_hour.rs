@@ -47,6 +47,7 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
             start: Time::ZERO,
             stop: None,
             kind: FlowKind::Engine(spec),
+            from_depot: None,
         }],
         train: 64,
         record: None,

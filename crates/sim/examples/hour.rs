@@ -59,6 +59,7 @@ fn scenario(cc: &str, duration: Duration, train: u32) -> Scenario {
             start: Time::ZERO,
             stop: None,
             kind: FlowKind::Tcp(TcpSpec::linux(cc)),
+            from_depot: None,
         }],
         train,
         record: None,

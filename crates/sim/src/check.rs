@@ -55,6 +55,7 @@ impl Scenario {
             refuse(flow.name.is_empty(), || at("name"), "a flow needs a name")?;
             refuse(!names.insert(&flow.name), || at("name"), "another flow has this name")?;
             self.check_flow(flow, &routes, &at)?;
+            self.check_depot(i, &at)?;
         }
         for (i, node) in self.nodes.iter().enumerate() {
             let idle = node.host.is_some() && !received_by_engine(&self.flows, i);
@@ -148,6 +149,26 @@ impl Scenario {
                 self.check_size(flow, routes, cross.packet, at, "packet")
             }
         }
+    }
+
+    /// Whether what a depot joins fits together.
+    fn check_depot(&self, i: usize, at: &dyn Fn(&str) -> String) -> Checked {
+        let Some(depot) = &self.flows[i].from_depot else { return Ok(()) };
+        let FlowKind::Tcp(own) = &self.flows[i].kind else {
+            return Err(SimError::invalid(at("from_depot"), "depots join TCP connections"));
+        };
+        let of = || at("from_depot.of");
+        refuse(depot.of >= i, of, "must be a flow before this one")?;
+        let before = &self.flows[depot.of];
+        refuse(before.to != self.flows[i].from, of, "must end where this flow starts")?;
+        let same = match &before.kind {
+            FlowKind::Tcp(tcp) => tcp.bytes == own.bytes && tcp.mss == own.mss,
+            _ => false,
+        };
+        refuse(!same, of, "must be a TCP connection with the same `bytes` and `mss`")?;
+        let twice = self.flows[..i].iter().filter_map(|flow| flow.from_depot.as_ref());
+        let twice = twice.into_iter().any(|other| other.of == depot.of);
+        refuse(twice, of, "goes on in another flow already")
     }
 
     /// Whether anything keeps a flow without end from growing for ever.

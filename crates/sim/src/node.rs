@@ -60,6 +60,26 @@ impl Ends {
         self.at_warm_up.push(Counts::default());
     }
 
+    /// Who acts for an end.
+    #[inline]
+    fn home(&self, end: usize) -> usize {
+        match self.all[end] {
+            Endpoint::Within(depot) => depot,
+            _ => end,
+        }
+    }
+
+    /// The end as one that can be looked at, wherever it is.
+    pub(crate) fn seen(&self, end: usize) -> &dyn Agent {
+        match &self.all[end] {
+            Endpoint::Within(depot) => match &self.all[*depot] {
+                Endpoint::Depot(depot) => depot.output(),
+                other => other,
+            },
+            other => other,
+        }
+    }
+
     fn refresh(&mut self, end: usize) {
         self.timeouts[end] = self.all[end].poll_timeout().unwrap_or(Time::MAX);
     }
@@ -193,7 +213,7 @@ impl Node {
     fn arrival(&mut self, link: usize, limit: Time, ends: &mut Ends, net: &mut Network) {
         let Some((end, here)) = net.links[link].arrivals.front().map(|train| {
             let end = 2 * train.flow as usize + usize::from(train.toward == Toward::Receiver);
-            (end, train.to as usize == self.index)
+            (ends.home(end), train.to as usize == self.index)
         }) else {
             return;
         };
@@ -237,7 +257,7 @@ impl Node {
         if self.marks.warm_up == now {
             self.marks.warm_up = Time::MAX;
             for &end in &self.ends {
-                ends.at_warm_up[end] = ends.all[end].counts();
+                ends.at_warm_up[end] = ends.seen(end).counts();
             }
             for &link in &self.outward {
                 let state = &mut net.links[link];
@@ -251,9 +271,9 @@ impl Node {
                 net.waits.push(Wait { at: now, link, wait });
             }
             for &end in &self.ends {
-                match (end % 2, ends.all[end].curve()) {
+                match (end % 2, ends.seen(end).curve()) {
                     (0, curve) => ends.curves.push((now, end / 2, curve.unwrap_or_default())),
-                    _ => ends.delivered.push((now, end / 2, ends.all[end].counts())),
+                    _ => ends.delivered.push((now, end / 2, ends.seen(end).counts())),
                 }
             }
         }

@@ -23,6 +23,8 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// A row a link, in the order of the scenario.
     pub links: Vec<LinkOutcome>,
+    /// Whether flows go on in others, at depots.
+    pub sessions: bool,
     /// Curves.
     pub samples: Vec<Sample>,
     /// How long the queues of the links were at the same instants.
@@ -100,6 +102,8 @@ pub struct Sample {
     pub cwnd: ByteCount,
     /// Bytes in flight.
     pub in_flight: ByteCount,
+    /// Payload bytes acknowledged in order, of a TCP: its sequence number over time.
+    pub acked: Option<ByteCount>,
     /// Pacing rate, if it paces.
     pub pacing_rate: Option<DataRate>,
     /// Useful bytes delivered since the last sample, by time.

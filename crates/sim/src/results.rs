@@ -126,6 +126,9 @@ pub struct SampleRow<'a> {
     pub cwnd_bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// Payload bytes acknowledged in order, of a TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acked_bytes: Option<u64>,
     /// Pacing rate, if it paces.
     pub pacing_bps: Option<u64>,
     /// Useful bits a second since the last point.
@@ -250,6 +253,7 @@ pub fn samples(outcome: &Outcome) -> impl Iterator<Item = SampleRow<'_>> {
         at: sample.at.as_nanos() as f64 / 1e9,
         flow: name_of(outcome, sample.flow),
         cwnd_bytes: sample.cwnd.get(),
+        acked_bytes: sample.acked.map(packtrain_units::ByteCount::get),
         in_flight_bytes: sample.in_flight.get(),
         pacing_bps: sample.pacing_rate.map(|rate| rate.as_bps()),
         goodput_bps: sample.goodput.as_bps(),
@@ -319,11 +323,12 @@ pub fn columns(row: &RunRow) -> Vec<String> {
 
 /// The curves as CSV, heading first.
 pub fn curves(outcome: &Outcome) -> Vec<String> {
-    let head = "seconds,flow,cwnd_bytes,in_flight_bytes,pacing_bps,goodput_bps,rtt_ms";
+    let head = "seconds,flow,cwnd_bytes,in_flight_bytes,pacing_bps,goodput_bps,rtt_ms,acked_bytes";
     let line = |row: SampleRow<'_>| {
         let pacing = row.pacing_bps.map(|rate| rate.to_string()).unwrap_or_default();
+        let acked = row.acked_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
         format!(
-            "{},{},{},{},{pacing},{},{}",
+            "{},{},{},{},{pacing},{},{},{acked}",
             row.at,
             cell(row.flow),
             row.cwnd_bytes,

@@ -4,7 +4,7 @@ use packtrain_cc as cc;
 use packtrain_link::CrossKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::agent::{Agent, Counts, build};
+use crate::agent::{Counts, build};
 use crate::error::SimError;
 use crate::network::Network;
 use crate::node::{Ends, Node};
@@ -37,11 +37,7 @@ const REPORT: u32 = 1 << 14;
 pub fn run(scenario: &Scenario, progress: &mut impl FnMut(Progress)) -> Result<Outcome, SimError> {
     scenario.check()?;
     let mut ends = Ends::default();
-    for flow in 0..scenario.flows.len() {
-        let (sender, receiver) = build::ends(scenario, flow)?;
-        ends.push(sender);
-        ends.push(receiver);
-    }
+    build::all(scenario)?.into_iter().for_each(|end| ends.push(end));
     let net = Network::new(scenario);
     let nodes = (0..scenario.nodes.len()).map(|i| Node::new(scenario, i, &net)).collect();
     let mut scheduler = Scheduler::new(net, nodes, ends);
@@ -70,6 +66,7 @@ fn outcome(scenario: &Scenario, done: Scheduler) -> Outcome {
         events: done.events,
         flows: (0..scenario.flows.len()).map(|i| flow(scenario, i, &done)).collect(),
         links: (0..scenario.links.len()).map(|i| link(scenario, i, &done.net)).collect(),
+        sessions: scenario.flows.iter().any(|flow| flow.from_depot.is_some()),
         samples: samples(&done.ends),
         waits: waits(&done.net),
         record: done
@@ -107,8 +104,8 @@ fn wire_size(kind: &FlowKind) -> u64 {
 
 fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let spec = &scenario.flows[index];
-    let (sender, receiver) = (&done.ends.all[2 * index], &done.ends.all[2 * index + 1]);
-    let since = |end: usize| done.ends.all[end].counts().since(&done.ends.at_warm_up[end]);
+    let (sender, receiver) = (done.ends.seen(2 * index), done.ends.seen(2 * index + 1));
+    let since = |end: usize| done.ends.seen(end).counts().since(&done.ends.at_warm_up[end]);
     let counts = since(2 * index).and(&since(2 * index + 1));
     let warm = (Time::ZERO + scenario.warm_up).max(spec.start);
     let completed = sender.completed_at();
@@ -222,6 +219,7 @@ fn samples(ends: &Ends) -> Vec<Sample> {
             flow: *flow,
             cwnd: curve.cwnd,
             in_flight: curve.in_flight,
+            acked: curve.acked,
             pacing_rate: curve.pacing_rate,
             goodput: rate(bytes - had, at.since(last)),
             rtt: curve.rtt,

@@ -85,6 +85,32 @@ pub struct FlowSpec {
     pub stop: Option<Time>,
     /// What it is.
     pub kind: FlowKind,
+    /// It goes on with what another connection brings to its first node; none: it is a source.
+    pub from_depot: Option<DepotSpec>,
+}
+
+/// A depot between two TCP connections of a session, in the paper's measures: what a connection
+/// brings waits in its receive buffer, then in the process', then in the send buffer of the next
+/// until that is acknowledged. When all are full the first connection's window is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepotSpec {
+    /// Index of the flow that ends here; it comes before this one.
+    pub of: usize,
+    /// The kernel's buffer of the connection that comes.
+    pub receive: ByteCount,
+    /// The process' buffer.
+    pub user: ByteCount,
+    /// The kernel's buffer of the connection that goes.
+    pub send: ByteCount,
+}
+
+impl DepotSpec {
+    /// The LSL paper's (section 3): 8 MB each way in the kernel, and as much again for both in the
+    /// process.
+    pub fn paper(of: usize) -> Self {
+        let buffer = ByteCount(8_000_000);
+        Self { of, receive: buffer, user: ByteCount(16_000_000), send: buffer }
+    }
 }
 
 /// Kinds of flows.

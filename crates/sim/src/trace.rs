@@ -9,7 +9,7 @@
 
 use packtrain_link::{Pace, Segments};
 
-use crate::train::{Body, Toward, Train};
+use crate::train::{Body, ROOM, Toward, Train};
 
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 const BY_TIME: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -75,8 +75,10 @@ impl Digest {
             Body::Ack { .. } => 6,
             Body::Sack(_) => 7,
             Body::Engine(_) => 8,
+            Body::Probe => 9,
         } + if train.toward == Toward::Receiver { 16 } else { 0 }
-            + (note << 8);
+            + (note << 8)
+            + room_of(&train.body);
         let tag = (u64::from(train.flow) << 32 | u64::from(train.conn))
             .wrapping_mul(BY_FLOW)
             .wrapping_add(u64::from(train.size).wrapping_mul(BY_SIZE))
@@ -121,6 +123,16 @@ impl Digest {
     pub(crate) fn get(self) -> u64 {
         mix(self.0)
     }
+}
+
+/// Where a receiver limits its sender, how much; zero elsewhere.
+fn room_of(body: &Body) -> u64 {
+    let room = match body {
+        Body::Ack { room, .. } => *room,
+        Body::Sack(sack) => sack.room,
+        _ => ROOM,
+    };
+    u64::from(ROOM - room) << 16
 }
 
 /// Spreads the bits of `x` (the finaliser of splitmix64).

@@ -6,6 +6,9 @@ use packtrain_units::Duration;
 use crate::agent::engine::EngineBody;
 use crate::agent::tcp::Sack;
 
+/// The room of a receiver that never limits.
+pub(crate) const ROOM: u32 = u32::MAX;
+
 /// To which end of its flow a train goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
@@ -55,7 +58,11 @@ pub(crate) enum Body {
     Ack {
         /// From each to the next; zero: duplicates.
         step: u32,
+        /// How many segments from the number on the receiver has room for; [`ROOM`]: any.
+        room: u32,
     },
+    /// TCP: asks how much room there is (the probe of a closed window).
+    Probe,
     /// TCP: one acknowledgement with SACK blocks.
     Sack(Box<Sack>),
     /// An engine's datagrams.
@@ -66,7 +73,7 @@ impl Train {
     /// From each packet's number to the next one's.
     pub(crate) fn step(&self) -> u64 {
         match self.body {
-            Body::Ack { step } => u64::from(step),
+            Body::Ack { step, .. } => u64::from(step),
             _ => 1,
         }
     }
@@ -115,7 +122,10 @@ impl Train {
             (Body::Data { again: a }, Body::Data { again: b }) => {
                 a == b && next.first == self.first + u64::from(self.count)
             }
-            (Body::Ack { step: a }, Body::Ack { step: b }) => {
+            (Body::Ack { step: a, room }, Body::Ack { step: b, room: next_room }) => {
+                if room != next_room {
+                    return false;
+                }
                 let Some(ahead) = next.first.checked_sub(self.first) else { return false };
                 let step = if self.count == 1 { ahead } else { u64::from(*a) };
                 let fits = ahead == step * u64::from(self.count)
@@ -146,7 +156,8 @@ impl Segments for Train {
             Body::Syn => Body::Syn,
             Body::SynAck => Body::SynAck,
             Body::Data { again } => Body::Data { again: *again },
-            Body::Ack { step } => Body::Ack { step: *step },
+            Body::Ack { step, room } => Body::Ack { step: *step, room: *room },
+            Body::Probe => Body::Probe,
             Body::Sack(sack) => Body::Sack(sack.clone()),
             Body::Engine(engine) => Body::Engine(Box::new(engine.split_off(at))),
         };
@@ -162,7 +173,8 @@ impl Segments for Train {
             Body::Syn => Body::Syn,
             Body::SynAck => Body::SynAck,
             Body::Data { again } => Body::Data { again: *again },
-            Body::Ack { step } => Body::Ack { step: *step },
+            Body::Ack { step, room } => Body::Ack { step: *step, room: *room },
+            Body::Probe => Body::Probe,
             Body::Sack(sack) => Body::Sack(sack.clone()),
             Body::Engine(engine) => Body::Engine(Box::new(engine.duplicate())),
         };

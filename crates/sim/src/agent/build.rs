@@ -5,9 +5,9 @@ use packtrain_units::Time;
 
 use super::engine::{EngineReceiver, EngineSender};
 use super::short::{ShortReceiver, ShortSender};
-use super::{Endpoint, cross, tcp};
+use super::{Endpoint, cross, depot, tcp};
 use crate::error::SimError;
-use crate::spec::{FlowKind, Scenario};
+use crate::spec::{DepotSpec, FlowKind, Scenario};
 
 /// Where and when a flow is.
 #[derive(Clone, Debug)]
@@ -48,11 +48,53 @@ impl Place {
     }
 }
 
+/// Both ends of all flows, the sender of flow `i` at `2 i`, its receiver behind it; where a depot
+/// joins two connections it is at the receiver's place of the first.
+///
+/// # Errors
+/// An unknown controller or an impossible value, with its field.
+pub(crate) fn all(scenario: &Scenario) -> Result<Vec<Endpoint>, SimError> {
+    let mut all = Vec::with_capacity(2 * scenario.flows.len());
+    for flow in 0..scenario.flows.len() {
+        let (sender, receiver) = ends(scenario, flow)?;
+        all.extend([sender, receiver]);
+    }
+    for (flow, spec) in scenario.flows.iter().enumerate() {
+        let (Some(depot), FlowKind::Tcp(tcp)) = (&spec.from_depot, &spec.kind) else { continue };
+        join(&mut all, depot, flow, tcp.mss.get().max(1));
+    }
+    Ok(all)
+}
+
+/// Puts a depot where a connection ends and `flow` starts. Depots of a session are joined from the
+/// source on, so that the sender before this one is a plain one or in the depot before.
+fn join(all: &mut [Endpoint], spec: &DepotSpec, flow: usize, mss: u64) {
+    let [receive, user, send] = [spec.receive, spec.user, spec.send].map(|bytes| bytes.get() / mss);
+    let (receive, send) = (receive.max(1), send.max(1));
+    let (before, home) = (2 * spec.of, 2 * spec.of + 1);
+    let output = std::mem::replace(&mut all[2 * flow], Endpoint::Within(home));
+    let input = std::mem::replace(&mut all[home], Endpoint::Within(home));
+    let (Endpoint::TcpSender(output), Endpoint::TcpReceiver(input)) = (output, input) else {
+        unreachable!("checked with the scenario");
+    };
+    let input = input.bounded(tcp::Space::new(receive, user + send));
+    all[home] = Endpoint::Depot(Box::new(depot::Depot::new(input, *output, send, user)));
+    let holder = match all[before] {
+        Endpoint::Within(depot) => depot,
+        _ => before,
+    };
+    match &mut all[holder] {
+        Endpoint::TcpSender(sender) => sender.limit_to(receive),
+        Endpoint::Depot(depot) => depot.output_mut().limit_to(receive),
+        _ => unreachable!("checked with the scenario"),
+    }
+}
+
 /// Sender and receiver of flow `index`.
 ///
 /// # Errors
 /// An unknown controller or an impossible value, with its field.
-pub(crate) fn ends(scenario: &Scenario, index: usize) -> Result<(Endpoint, Endpoint), SimError> {
+fn ends(scenario: &Scenario, index: usize) -> Result<(Endpoint, Endpoint), SimError> {
     let place = Place::of(scenario, index);
     Ok(match &scenario.flows[index].kind {
         FlowKind::Cross(config) => (

@@ -78,6 +78,7 @@ impl Agent for EngineSender {
     fn curve(&self) -> Option<Curve> {
         let stats = self.0.stats();
         Some(Curve {
+            acked: None,
             cwnd: stats.cwnd,
             in_flight: stats.in_flight,
             pacing_rate: stats.pacing_rate,

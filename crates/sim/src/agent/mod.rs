@@ -12,6 +12,7 @@ use crate::train::Train;
 
 pub(crate) mod build;
 pub(crate) mod cross;
+pub(crate) mod depot;
 pub(crate) mod engine;
 pub(crate) mod short;
 pub(crate) mod tcp;
@@ -90,6 +91,8 @@ pub(crate) struct Curve {
     pub(crate) pacing_rate: Option<DataRate>,
     /// The newest round trip measured.
     pub(crate) rtt: Duration,
+    /// Payload bytes that the receiver acknowledged in order; a TCP's.
+    pub(crate) acked: Option<ByteCount>,
     /// Capacity of the path and rate of arrival, as an engine's feedback measured them.
     pub(crate) capacity: Option<DataRate>,
     pub(crate) arrival_rate: Option<DataRate>,
@@ -127,6 +130,10 @@ pub(crate) enum Endpoint {
     TcpSender(Box<tcp::Sender>),
     /// A TCP receiver.
     TcpReceiver(Box<tcp::Receiver>),
+    /// A depot: the receiving end of one connection and the sending end of the next.
+    Depot(Box<depot::Depot>),
+    /// The sending end of a depot, which is at this place.
+    Within(usize),
     /// Sends many short connections.
     ShortSender(Box<short::ShortSender>),
     /// Receives them.
@@ -140,6 +147,8 @@ pub(crate) enum Endpoint {
 macro_rules! each {
     ($self:ident, $agent:ident => $call:expr) => {
         match $self {
+            Endpoint::Depot($agent) => $call,
+            Endpoint::Within($agent) => $call,
             Endpoint::CrossSource($agent) => $call,
             Endpoint::CrossSink($agent) => $call,
             Endpoint::TcpSender($agent) => $call,
@@ -150,6 +159,23 @@ macro_rules! each {
             Endpoint::EngineReceiver($agent) => $call,
         }
     };
+}
+
+/// Nothing happens here: the depot acts.
+impl Agent for usize {
+    fn on_train(&mut self, _: Pace, _: Train, _: &mut Ctx<'_>) -> Option<Train> {
+        None
+    }
+
+    fn on_timer(&mut self, _: Time, _: &mut Ctx<'_>) {}
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
 }
 
 impl Agent for Endpoint {

@@ -30,7 +30,7 @@ pub(super) fn scenario(
     let bdp_rtt = fields.map("bdp_rtt", Field::some_duration)?;
     let (edges, mtus) = edges(&drafts);
     let mut routes = Routes::new(names.list().len(), &edges);
-    let rtts = round_trips(&mut routes, &edges, &ends?, bdp_rtt);
+    let rtts = round_trips(&mut routes, &edges, &ends?.concat(), bdp_rtt);
     let links = links(&drafts, &rtts, seed)?;
     let duration = match (fields.get("duration"), flows.is_empty()) {
         (Some(field), _) => field.some_duration()?,
@@ -198,7 +198,11 @@ fn read_flows(
     for (index, item) in items.iter().enumerate() {
         let read = flow::read(item, index, names, duration)?;
         reachable(&read, routes, names, mtus)?;
-        for flow in read.flows {
+        let base = flows.len();
+        for mut flow in read.flows {
+            if let Some(depot) = &mut flow.from_depot {
+                depot.of += base;
+            }
             if !seen.insert(flow.name.clone()) {
                 let what = format!("there is a flow `{}` already: choose another", flow.name);
                 return Err(read.name.as_ref().unwrap_or(item).error(what));
@@ -219,7 +223,19 @@ fn reachable(
     names: &Names,
     mtus: &[(String, ByteCount)],
 ) -> Result<(), FileError> {
-    let Some(flow) = read.flows.first() else { return Ok(()) };
+    for flow in read.flows.iter().take(read.hops) {
+        reached(read, flow, routes, names, mtus)?;
+    }
+    Ok(())
+}
+
+fn reached(
+    read: &flow::Read<'_>,
+    flow: &FlowSpec,
+    routes: &mut Routes<'_>,
+    names: &Names,
+    mtus: &[(String, ByteCount)],
+) -> Result<(), FileError> {
     let name = |node: usize| &names.list()[node];
     let none = |from: usize, to: usize| {
         let (from, to) = (name(from), name(to));

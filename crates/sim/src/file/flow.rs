@@ -6,7 +6,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use super::error::{FileError, suggestion};
 use super::field::{Field, Fields};
 use super::names::Names;
-use crate::spec::{Arrivals, EngineSpec, FlowKind, FlowSpec, Recovery, ShortSpec, TcpSpec};
+use crate::spec::{
+    Arrivals, DepotSpec, EngineSpec, FlowKind, FlowSpec, Recovery, ShortSpec, TcpSpec,
+};
 
 /// The most flows of a scenario.
 pub(super) const MOST_FLOWS: usize = 100_000;
@@ -16,8 +18,10 @@ const UDP_HEADERS: u64 = 28;
 
 /// A flow or several of a kind, and where its packets stand in the file.
 pub(super) struct Read<'a> {
-    /// As they will run.
+    /// As they will run; a depot counts flows from the first of these.
     pub(super) flows: Vec<FlowSpec>,
+    /// How many of them make a session.
+    pub(super) hops: usize,
     /// The largest packet.
     pub(super) packet: ByteCount,
     /// Where it goes, for errors.
@@ -26,8 +30,8 @@ pub(super) struct Read<'a> {
     pub(super) name: Option<Field<'a>>,
 }
 
-/// Who sends to whom: all that routes need.
-pub(super) fn ends(flow: &Field<'_>, names: &Names) -> Result<(usize, usize), FileError> {
+/// Who sends to whom: all that routes need. A session has a pair for each connection.
+pub(super) fn ends(flow: &Field<'_>, names: &Names) -> Result<Vec<(usize, usize)>, FileError> {
     let fields = flow.table("a table")?;
     let from = names.known(&fields.need("from", "\"a\"")?)?;
     let to = fields.need("to", "\"b\"")?;
@@ -35,7 +39,51 @@ pub(super) fn ends(flow: &Field<'_>, names: &Names) -> Result<(usize, usize), Fi
     if from == end {
         return Err(to.error("is where the flow starts: write the name of another node"));
     }
-    Ok((from, end))
+    let mut stations = vec![from];
+    if let Some(via) = fields.get("via") {
+        stations.extend(depots(&via, names)?);
+    }
+    stations.push(end);
+    for (at, station) in stations.iter().enumerate() {
+        if stations[..at].contains(station) {
+            let name = &names.list()[*station];
+            let what = format!("leads twice over `{name}`: name other nodes as depots");
+            return Err(fields.get("via").unwrap_or(to).error(what));
+        }
+    }
+    Ok(stations.windows(2).map(|pair| (pair[0], pair[1])).collect())
+}
+
+/// The nodes of `via`, in their order: names with commas between, or `none`.
+fn depots(field: &Field<'_>, names: &Names) -> Result<Vec<usize>, FileError> {
+    let text = field.text("names of nodes with commas between, or \"none\"")?;
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let node = |name: &str| {
+        let known = names.list().iter().position(|known| known == name);
+        known.ok_or_else(|| {
+            let list: Vec<_> = names.list().iter().map(String::as_str).collect();
+            let what = format!("no link has a node `{name}`: {}", suggestion(name, &list));
+            field.error(what)
+        })
+    };
+    text.split(',').map(|name| node(name.trim())).collect()
+}
+
+/// `depot`: the buffers of the depots of a session, the paper's unless told otherwise.
+fn depot(fields: &Fields<'_>) -> Result<DepotSpec, FileError> {
+    let paper = DepotSpec::paper(0);
+    let Some(field) = fields.get("depot") else { return Ok(paper) };
+    let table = field.table("a table such as { receive = \"8MB\", user = \"16MB\" }")?;
+    let read = DepotSpec {
+        receive: table.or("receive", paper.receive, |f| f.size(64, 1 << 40))?,
+        user: table.or("user", paper.user, |f| f.size(0, 1 << 40))?,
+        send: table.or("send", paper.send, |f| f.size(64, 1 << 40))?,
+        ..paper
+    };
+    table.done()?;
+    Ok(read)
 }
 
 /// Reads a flow of a scenario that lasts `duration`.
@@ -45,9 +93,10 @@ pub(super) fn read<'a>(
     names: &Names,
     duration: Duration,
 ) -> Result<Read<'a>, FileError> {
-    let (from, to) = ends(flow, names)?;
+    let hops = ends(flow, names)?;
     let fields = flow.table("a table")?;
     let _ = (fields.get("from"), fields.get("to"));
+    let (via, buffers) = (fields.get("via"), depot(&fields)?);
     let name_field = fields.get("name");
     let name = name_field.as_ref().map(Field::name).transpose()?;
     let name = name.unwrap_or_else(|| format!("flow{}", index + 1));
@@ -75,20 +124,31 @@ pub(super) fn read<'a>(
             (FlowKind::Short(spec), packet)
         }
     };
+    if let Some(via) = via.filter(|_| !matches!(kind, FlowKind::Tcp(_))) {
+        return Err(via.error("depots join connections of kind \"tcp\": take it out"));
+    }
     let count = fields.or("count", 1, |field| field.integer(1, MOST_FLOWS as u64))?;
     let stagger = fields.or("stagger", Duration::ZERO, Field::duration)?;
     let (start, stop) = span(&fields, duration, stagger, count)?;
     fields.done()?;
-    let one = |i: u64| FlowSpec {
-        name: if count == 1 { name.clone() } else { format!("{name}-{}", i + 1) },
-        from,
-        to,
-        start: start + stagger * i,
-        stop,
-        kind: kind.clone(),
+    // The last connection has the session's own name: what it delivers is what arrived.
+    let one = |i: u64, hop: usize| {
+        let name = if count == 1 { name.clone() } else { format!("{name}-{}", i + 1) };
+        let before = i as usize * hops.len() + hop;
+        FlowSpec {
+            name: if hop + 1 == hops.len() { name } else { format!("{name}-hop{}", hop + 1) },
+            from: hops[hop].0,
+            to: hops[hop].1,
+            start: start + stagger * i,
+            stop,
+            kind: kind.clone(),
+            from_depot: (hop > 0).then(|| DepotSpec { of: before - 1, ..buffers }),
+        }
     };
     let to = flow.table("a table")?.need("to", "\"b\"")?;
-    Ok(Read { flows: (0..count).map(one).collect(), packet, to, name: name_field })
+    let sessions = (0..count).flat_map(|i| (0..hops.len()).map(move |hop| (i, hop)));
+    let flows = sessions.map(|(i, hop)| one(i, hop)).collect();
+    Ok(Read { flows, hops: hops.len(), packet, to, name: name_field })
 }
 
 /// When it starts and stops.

@@ -385,3 +385,49 @@ proptest! {
         crate::fuzzing::scenario(text.as_bytes());
     }
 }
+
+#[test]
+fn a_session_is_a_connection_from_depot_to_depot() {
+    let text = r#"
+duration = "10s"
+link = [
+    { from = "a", to = "d", rate = "1gbit", rtt = "20ms", queue = "1bdp" },
+    { from = "d", to = "e", rate = "1gbit", rtt = "40ms" },
+    { from = "e", to = "b", rate = "1gbit", rtt = "60ms" },
+]
+flow = [
+    { from = "a", to = "b" },
+    { name = "copy", from = "a", to = "b", count = 2, via = "d, e", depot = { user = "4MB" } },
+]
+"#;
+    let scenario = read(text).expect("it is right");
+    let flows: Vec<_> = scenario.flows.iter().map(|f| (f.name.as_str(), f.from, f.to)).collect();
+    assert_eq!(
+        flows[..5],
+        [
+            ("flow1", 0, 3),
+            ("copy-1-hop1", 0, 1),
+            ("copy-1-hop2", 1, 2),
+            ("copy-1", 2, 3),
+            ("copy-2-hop1", 0, 1)
+        ]
+    );
+    let depots: Vec<_> = scenario.flows.iter().map(|f| f.from_depot.map(|d| d.of)).collect();
+    assert_eq!(depots, [None, None, Some(1), Some(2), None, Some(4), Some(5)]);
+    let depot = scenario.flows[2].from_depot.expect("it is one");
+    assert_eq!(
+        [depot.receive, depot.user, depot.send].map(ByteCount::get),
+        [8_000_000, 4_000_000, 8_000_000]
+    );
+    scenario.check().expect("it can be played");
+    for (from, to, says) in [
+        ("d, e", "d, x", "no link has a node `x`"),
+        ("d, e", "d, d", "leads twice over `d`"),
+        ("via = \"d, e\"", "kind = \"engine\", via = \"d\"", "kind \"tcp\""),
+        ("user", "huge", "huge"),
+    ] {
+        let error = read(&text.replace(from, to)).expect_err(says).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert_eq!(read(&text.replace("d, e", "none")).expect("directly").flows.len(), 3);
+}

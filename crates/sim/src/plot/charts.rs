@@ -20,12 +20,17 @@ pub fn curves(outcome: &Outcome, title: &str) -> Figure {
     let shown = &flows[..flows.len().min(MOST_CURVES)];
     let cwnd = |s: &Sample| s.cwnd.get() as f64;
     let goodput = |s: &Sample| s.goodput.as_bps() as f64;
+    // Sequence number over time, where it says more than the goodput: over depots.
+    let acked = |s: &Sample| s.acked.map_or(0.0, |bytes| bytes.get() as f64);
     let rtt = |s: &Sample| s.rtt.as_nanos() as f64 / 1e9;
     let mut panels = vec![
         panel(outcome, shown, "congestion window", BYTES, cwnd),
         panel(outcome, shown, "goodput", RATES, goodput),
         panel(outcome, shown, "round trip", TIMES, rtt),
     ];
+    if outcome.sessions {
+        panels.insert(0, panel(outcome, shown, "acknowledged", BYTES, acked));
+    }
     panels.retain(|panel| panel.series.iter().any(|s| s.points.iter().any(|p| p.1 > 0.0)));
     let few = if shown.len() < flows.len() {
         format!(", {} of {} flows", shown.len(), flows.len())

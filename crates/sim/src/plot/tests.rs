@@ -18,6 +18,7 @@ fn sawtooth() -> Outcome {
         flow,
         cwnd: ByteCount(1_000_000 + (i * (7 + flow as u64 * 3) % 800) * 2_000),
         in_flight: ByteCount(1_000_000),
+        acked: None,
         pacing_rate: None,
         goodput: DataRate::from_mbps(300 + (i * 3 + flow as u64 * 90) % 300),
         rtt: Duration::from_micros(100_000 + (i * 17) % 25_000),

@@ -6,7 +6,7 @@
 //! `{PATH}` a setting of the sweep. There are + - * / ^, parentheses, sqrt, log and min, max; and
 //! goodputs of several flows as one number: `total(udt*)`, `sd(udt*, 20, 30)`, see `group`.
 
-use super::group::{Group, Seen};
+use super::group::{Group, Seen, ahead};
 use super::trend::Trend;
 use crate::results::{FlowRow, LinkRow, RunRow};
 
@@ -112,6 +112,7 @@ impl<'a> Reader<'a> {
             {
                 self.trend(trend)
             }
+            "ahead" if self.take('(') => self.ahead(),
             _ if self.take('.') => self.of_flow(word),
             _ => self.first_flow(word),
         }
@@ -147,6 +148,13 @@ impl<'a> Reader<'a> {
             },
             _ => Err("write NAME(FLOW, LINK, DELAY, LEAST)".to_owned()),
         }
+    }
+
+    /// `ahead(FLOW, FLOW)`, the parenthesis being open.
+    fn ahead(&mut self) -> Result<f64, String> {
+        let inside = self.until(')')?;
+        let (first, second) = inside.split_once(',').ok_or("write ahead(FLOW, FLOW)")?;
+        ahead(self.seen, first.trim(), second.trim())
     }
 
     /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, the parenthesis being open.

@@ -90,8 +90,13 @@ fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Resul
         "goodput" => |sample| sample.goodput.as_bps() as f64,
         "rate" => |sample| sample.pacing_rate.map_or(0.0, |rate| rate.as_bps() as f64),
         "cwnd" => |sample| sample.cwnd.get() as f64,
+        "acked" => |sample| sample.acked.map_or(0.0, |bytes| bytes.get() as f64),
         "rtt" => |sample| sample.rtt.as_secs_f64(),
-        other => return Err(format!("over time there is goodput, rate, cwnd, rtt, no `{other}`")),
+        other => {
+            return Err(format!(
+                "over time there is goodput, rate, cwnd, acked, rtt, no `{other}`"
+            ));
+        }
     };
     for (index, flow) in seen.row.flows.iter().enumerate() {
         if !matches(&flow.name, &plot.flows) {
@@ -100,9 +105,22 @@ fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Resul
         let name = filled(&plot.series.replace("{flow}", &flow.name), seen.row)?;
         let own = seen.outcome.samples.iter().filter(|sample| sample.flow == index);
         let points = own.map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / plot.unit, 1));
-        series.push(Drawn { name, paper: false, points: points.collect() });
+        let points: Vec<_> = points.collect();
+        match series.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.average(points),
+            None => series.push(Drawn { name, paper: false, points }),
+        }
     }
     Ok(())
+}
+
+impl Drawn {
+    /// Repetitions of a curve over time, which have their points at the same instants, make one.
+    fn average(&mut self, points: Vec<(f64, f64, u32)>) {
+        for (known, point) in self.points.iter_mut().zip(points) {
+            (known.1, known.2) = (known.1 + point.1, known.2 + 1);
+        }
+    }
 }
 
 /// `names` are those that have a colour; the same name has the same one in every panel.

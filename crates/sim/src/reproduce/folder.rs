@@ -114,7 +114,7 @@ pub struct PlotSpec {
     pub scenario: String,
     /// `time`, or a formula.
     pub x: String,
-    /// With `time` one of `goodput`, `rate`, `cwnd` and `rtt`, in bit/s, bytes or seconds; else a
+    /// With `time` one of `goodput`, `rate`, `cwnd`, `acked` and `rtt`, in bit/s, bytes or seconds; else a
     /// formula.
     pub y: String,
     /// What is divided by for the vertical axis.

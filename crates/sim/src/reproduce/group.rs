@@ -102,6 +102,20 @@ pub(super) fn matches(name: &str, pattern: &str) -> bool {
     }
 }
 
+/// The most payload bytes that one flow had acknowledged more than another at the same instant:
+/// what a depot between them held.
+pub(super) fn ahead(seen: &Seen<'_>, first: &str, second: &str) -> Result<f64, String> {
+    let of = |name: &str| {
+        let flow = seen.row.flows.iter().position(|flow| flow.name == name);
+        let flow = flow.ok_or_else(|| format!("no flow is called `{name}`"))?;
+        let own = seen.outcome.samples.iter().filter(move |sample| sample.flow == flow);
+        Ok::<_, String>(own.map(|sample| sample.acked.map_or(0.0, |bytes| bytes.get() as f64)))
+    };
+    let pairs = of(first)?.zip(of(second)?);
+    let most = pairs.map(|(one, other)| one - other).reduce(f64::max);
+    most.ok_or_else(|| "the scenario has no samples".to_owned())
+}
+
 fn chosen(row: &RunRow, flows: &str) -> Vec<usize> {
     let pattern = flows.trim_start_matches('[').trim_end_matches(']');
     (0..row.flows.len()).filter(|&flow| matches(&row.flows[flow].name, pattern)).collect()

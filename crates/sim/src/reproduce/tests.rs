@@ -22,6 +22,7 @@ fn run() -> (RunRow, Outcome) {
 /// The first has 1, 2, 3, 4 Mbit/s, the second always 2.
 fn sample(second: u64, flow: usize) -> Sample {
     Sample {
+        acked: None,
         at: Time::ZERO + Duration::from_secs(second),
         flow,
         cwnd: ByteCount::ZERO,

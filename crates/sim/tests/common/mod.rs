@@ -7,8 +7,8 @@ use packtrain_link::{
 };
 use packtrain_sim::outcome::Outcome;
 use packtrain_sim::spec::{
-    Arrivals, EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Recovery, Scenario, ShortSpec,
-    TcpSpec,
+    Arrivals, DepotSpec, EngineSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Recovery, Scenario,
+    ShortSpec, TcpSpec,
 };
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
@@ -43,7 +43,15 @@ pub(crate) fn empty(
 
 /// A flow from the first moment to the last.
 pub(crate) fn flow(name: &str, from: usize, to: usize, kind: FlowKind) -> FlowSpec {
-    FlowSpec { name: name.to_owned(), from, to, start: Time::ZERO, stop: None, kind }
+    FlowSpec {
+        name: name.to_owned(),
+        from,
+        to,
+        start: Time::ZERO,
+        stop: None,
+        kind,
+        from_depot: None,
+    }
 }
 
 /// Two hosts, a clean link each way.
@@ -171,7 +179,35 @@ fn any_engine() -> impl Strategy<Value = EngineSpec> {
     )
 }
 
-fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64)> {
+/// The depots of a session, if there are any, and how many segments their buffers have.
+type Via = (usize, [u64; 3]);
+
+fn any_via() -> impl Strategy<Value = Via> {
+    let buffer = || 1..40u64;
+    let buffers = (buffer(), 0..40u64, buffer()).prop_map(|(a, b, c)| [a, b, c]);
+    (prop_oneof![2 => Just(0usize), 1 => 1..3usize], buffers)
+}
+
+/// The flows of a session over `via`, appended to those there are.
+pub(crate) fn session(flows: &mut Vec<FlowSpec>, via: &[usize], buffers: [u64; 3], flow: FlowSpec) {
+    let mut stations = vec![flow.from];
+    stations.extend(via);
+    stations.push(flow.to);
+    let FlowKind::Tcp(tcp) = &flow.kind else { panic!("depots join TCP connections") };
+    let [receive, user, send] = buffers.map(|segments| ByteCount(segments * tcp.mss.get()));
+    for (hop, pair) in stations.windows(2).enumerate() {
+        let of = flows.len().wrapping_sub(1);
+        flows.push(FlowSpec {
+            name: format!("{}-hop{hop}", flow.name),
+            from: pair[0],
+            to: pair[1],
+            from_depot: (hop > 0).then_some(DepotSpec { of, receive, user, send }),
+            ..flow.clone()
+        });
+    }
+}
+
+fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64, Via)> {
     let short = (any_tcp(), 1..30u32, any::<bool>()).prop_map(|(tcp, count, poisson)| ShortSpec {
         tcp: TcpSpec { bytes: tcp.bytes.or(Some(ByteCount(20_000))), ..tcp },
         count,
@@ -183,7 +219,7 @@ fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64)> {
         1 => short.prop_map(FlowKind::Short),
         2 => any_engine().prop_map(FlowKind::Engine),
     ];
-    (kind, any::<bool>(), 0..800u64)
+    (kind, any::<bool>(), 0..800u64, any_via())
 }
 
 /// A dumbbell of two hosts on each side with some flows, some of them the other way.
@@ -204,12 +240,19 @@ pub(crate) fn any_scenario() -> impl Strategy<Value = Scenario> {
                 links.push((router, host, config.clone()));
             }
             let mut scenario = empty(6, links, Duration::from_millis(2_500));
-            for (i, (kind, reverse, start)) in flows.into_iter().enumerate() {
+            for (i, (kind, reverse, start, (depots, buffers))) in flows.into_iter().enumerate() {
                 let (a, b) = (i % 2, 2 + i / 2 % 2);
                 let (from, to) = if reverse { (b, a) } else { (a, b) };
                 let start = Time::ZERO + Duration::from_millis(start);
                 let name = format!("f{i}");
-                scenario.flows.push(FlowSpec { start, ..flow(&name, from, to, kind) });
+                let depots = if matches!(kind, FlowKind::Tcp(_)) { depots } else { 0 };
+                let spec = FlowSpec { start, ..flow(&name, from, to, kind) };
+                if depots == 0 {
+                    scenario.flows.push(spec);
+                } else {
+                    let others: Vec<usize> = (0..4).filter(|n| *n != from && *n != to).collect();
+                    session(&mut scenario.flows, &others[..depots], buffers, spec);
+                }
             }
             scenario.sample = sample;
             scenario.warm_up = Duration::from_millis(warm_up);

@@ -88,6 +88,7 @@ impl Experiment {
                 start: Time::ZERO,
                 stop: None,
                 kind,
+                from_depot: None,
             }],
             train: 64,
             record: None,

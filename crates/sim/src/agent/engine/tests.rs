@@ -28,6 +28,7 @@ pub(super) fn flow(name: &str, spec: EngineSpec) -> FlowSpec {
         start: Time::ZERO,
         stop: None,
         kind: FlowKind::Engine(spec),
+        from_depot: None,
     }
 }
 

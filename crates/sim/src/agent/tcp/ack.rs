@@ -8,12 +8,14 @@ use super::ranges::Ranges;
 const BLOCKS: usize = 3;
 
 /// What an acknowledgement says beyond its number (RFC 2018, RFC 2883).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sack {
     blocks: [(u64, u64); BLOCKS],
     count: u8,
     /// A segment that came a second time.
     pub(super) duplicate: Option<u64>,
+    /// How many segments from the number on the receiver has room for.
+    pub(crate) room: u32,
 }
 
 impl Sack {
@@ -47,8 +49,8 @@ impl Reporter {
     }
 
     /// The blocks of the next acknowledgement, where `held` is held beyond a gap.
-    pub(super) fn report(&self, held: &Ranges, duplicate: Option<u64>) -> Sack {
-        let mut sack = Sack { duplicate, ..Sack::default() };
+    pub(super) fn report(&self, held: &Ranges, duplicate: Option<u64>, room: u32) -> Sack {
+        let mut sack = Sack { blocks: [(0, 0); BLOCKS], count: 0, duplicate, room };
         // A report of a duplicate takes the place of one block.
         let room = BLOCKS - usize::from(duplicate.is_some());
         for told in &self.recent {

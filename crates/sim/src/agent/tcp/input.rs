@@ -9,6 +9,7 @@ use super::prr::Prr;
 use super::sender::{Life, Phase, Sender};
 use crate::agent::Ctx;
 use crate::spec::Recovery;
+use crate::train::ROOM;
 
 /// What one acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,11 +58,16 @@ impl Sender {
         &mut self,
         now: Time,
         number: u64,
+        room: u32,
         sack: Option<&Sack>,
         ctx: &mut Ctx<'_>,
     ) {
         if self.life != Life::Open || number < self.una || number > self.nxt {
             return;
+        }
+        if self.told_of_room(number, room) && sack.is_none() && number == self.una {
+            // An update of the window is no duplicate (RFC 5681 section 2).
+            return self.output(now, ctx);
         }
         let mut delivered = Delivered { advanced: number - self.una, ..Delivered::default() };
         let clean = sack.is_none() && self.board.is_clean();
@@ -105,6 +111,21 @@ impl Sender {
         } else {
             self.output(now, ctx);
         }
+    }
+
+    /// Whether an acknowledgement opened the receiver's window. A probe of the closed one is not
+    /// needed then.
+    #[inline]
+    fn told_of_room(&mut self, number: u64, room: u32) -> bool {
+        if room == ROOM || number + u64::from(room) <= self.edge {
+            return false;
+        }
+        self.edge = number + u64::from(room);
+        if self.outstanding() == 0 {
+            self.rto.heard();
+            self.timers.deadline = Time::MAX;
+        }
+        true
     }
 
     fn done(&mut self, now: Time) {

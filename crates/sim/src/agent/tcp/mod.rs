@@ -11,7 +11,7 @@ use packtrain_units::{ByteCount, Time};
 
 use super::build::Place;
 use crate::spec::TcpSpec;
-use crate::train::{Body, Toward, Train};
+use crate::train::{Body, ROOM, Toward, Train};
 
 mod ack;
 mod input;
@@ -27,11 +27,13 @@ mod recovery_sack;
 mod rto;
 mod scoreboard;
 mod sender;
+mod space;
 mod timers;
 
 pub(crate) use ack::Sack;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
+pub(crate) use space::Space;
 
 /// What both ends know of a connection.
 #[derive(Clone, Debug)]
@@ -107,7 +109,7 @@ impl Shape {
 
     /// The answer to whatever comes after everything arrived.
     pub(crate) fn acknowledge_all(&self) -> Train {
-        self.back(self.segments, 1, Body::Ack { step: 0 })
+        self.back(self.segments, 1, Body::Ack { step: 0, room: ROOM })
     }
 
     /// Packets of headers alone that go to the sender.

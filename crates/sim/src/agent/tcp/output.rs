@@ -90,13 +90,14 @@ impl Sender {
     #[inline]
     pub(super) fn fresh(&mut self, now: Time) -> u64 {
         let there = match now < self.shape.stop {
-            true => self.shape.segments - self.nxt,
+            true => self.shape.segments.min(self.available) - self.nxt,
             false => 0,
         };
         if there == 0 {
             self.rate.app_limited(self.shape.segments_as_bytes(self.pipe()).get());
         }
-        there.min(self.window.saturating_sub(self.outstanding()))
+        let window = self.window.saturating_sub(self.outstanding());
+        there.min(window).min(self.edge.saturating_sub(self.nxt))
     }
 
     /// A last segment that is shorter than others travels alone.

@@ -6,10 +6,11 @@ use packtrain_units::{Duration, Time};
 use super::Shape;
 use super::ack::Reporter;
 use super::ranges::Ranges;
+use super::space::Space;
 use crate::agent::build::Place;
 use crate::agent::{Agent, Counts, Ctx};
 use crate::spec::{Recovery, TcpSpec};
-use crate::train::{Body, Train};
+use crate::train::{Body, ROOM, Train};
 
 /// Takes segments in any order and acknowledges them: every `ack_every`-th at once, others after
 /// `ack_delay` (RFC 5681 section 4.2); out of order, into a gap, twice, or the last one of all: at
@@ -30,6 +31,8 @@ pub(crate) struct Receiver {
     /// When they must be.
     deadline: Time,
     delivered: u64,
+    /// Room for what nobody has read yet; none: there is always room.
+    pub(super) space: Option<Space>,
 }
 
 impl Receiver {
@@ -50,7 +53,33 @@ impl Receiver {
             pending: 0,
             deadline: Time::MAX,
             delivered: 0,
+            space: None,
         }
+    }
+
+    /// The receiving end of a depot, whose room is bounded.
+    pub(crate) fn bounded(self, space: Space) -> Self {
+        Self { space: Some(space), ..self }
+    }
+
+    /// Segments that have arrived in order.
+    pub(crate) fn in_sequence(&self) -> u64 {
+        self.next
+    }
+
+    /// The reader has room for all below `until`. A sender that waits for room is told, once it is
+    /// worth a packet.
+    pub(crate) fn readable_until(&mut self, until: u64, at: Time, ctx: &mut Ctx<'_>) {
+        let Some(space) = &mut self.space else { return };
+        space.readable_until(until);
+        if space.worth_telling(self.next) && !self.complete() {
+            self.acknowledge(at, ctx);
+        }
+    }
+
+    /// What an acknowledgement of all below `number` says of the room.
+    fn room(&mut self, number: u64) -> u32 {
+        self.space.as_mut().map_or(ROOM, |space| space.room(number))
     }
 
     /// Whether everything has arrived.
@@ -61,9 +90,10 @@ impl Receiver {
     fn acknowledge(&mut self, at: Time, ctx: &mut Ctx<'_>) {
         self.pending = 0;
         self.deadline = Time::MAX;
+        let room = self.room(self.next);
         let body = match self.sack && !self.held.is_empty() {
-            true => Body::Sack(Box::new(self.reporter.report(&self.held, None))),
-            false => Body::Ack { step: 0 },
+            true => Body::Sack(Box::new(self.reporter.report(&self.held, None, room))),
+            false => Body::Ack { step: 0, room },
         };
         ctx.send(Pace::at(at), self.shape.back(self.next, 1, body));
     }
@@ -88,7 +118,8 @@ impl Receiver {
             let pace = Pace { first: pace.time(first), gap: pace.gap * u64::from(every) };
             let number = start + u64::from(first) + 1;
             let step = if acks == 1 { 0 } else { every };
-            ctx.send(pace, self.shape.back(number, acks, Body::Ack { step }));
+            let room = self.room(number);
+            ctx.send(pace, self.shape.back(number, acks, Body::Ack { step, room }));
         }
         if left == 0 {
             self.deadline = Time::MAX;
@@ -138,7 +169,8 @@ impl Receiver {
         }
         self.pending = 0;
         self.deadline = Time::MAX;
-        let report = self.reporter.report(&self.held, Some(segment));
+        let room = self.room(self.next);
+        let report = self.reporter.report(&self.held, Some(segment), room);
         ctx.send(Pace::at(at), self.shape.back(self.next, 1, Body::Sack(Box::new(report))));
     }
 }
@@ -149,6 +181,7 @@ impl Agent for Receiver {
             Body::Syn => {
                 ctx.send(Pace::at(pace.first), self.shape.back(train.first, 1, Body::SynAck));
             }
+            Body::Probe => self.acknowledge(pace.first, ctx),
             Body::Data { .. } if !self.in_order(pace, &train, ctx) => {
                 for i in 0..train.count() {
                     let at = pace.time(i);

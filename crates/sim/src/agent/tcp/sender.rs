@@ -2,7 +2,7 @@
 
 use packtrain_cc::{CongestionController, ControllerConfig, LossRange, Signal, Signals, Start};
 use packtrain_link::{Pace, Segments};
-use packtrain_units::{Duration, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use super::Shape;
 use super::log::Log;
@@ -55,6 +55,10 @@ pub(crate) struct Sender {
     pub(super) method: Recovery,
     /// The receiver's window in segments.
     pub(super) window: u64,
+    /// The receiver has room for all below; only a depot's room ends.
+    pub(super) edge: u64,
+    /// All below may be sent: what a depot has, elsewhere everything.
+    pub(super) available: u64,
     pub(super) life: Life,
     pub(super) phase: Phase,
     /// All below is acknowledged; nothing from here on was sent.
@@ -116,6 +120,8 @@ impl Sender {
             cc,
             method: spec.recovery,
             window,
+            edge: u64::MAX,
+            available: u64::MAX,
             life: Life::Idle,
             phase: Phase::Open,
             una: 0,
@@ -138,6 +144,43 @@ impl Sender {
             counts: Counts::default(),
             shape,
         })
+    }
+
+    /// Sends to a depot, whose receive buffer has so many segments.
+    pub(crate) fn limit_to(&mut self, room: u64) {
+        self.edge = room;
+    }
+
+    /// Sends from a depot: nothing, not even the opening, before there is something.
+    pub(crate) fn starved(mut self) -> Self {
+        self.available = 0;
+        self.timers.deadline = Time::MAX;
+        self
+    }
+
+    /// All below `until` may be sent from `now` on. The first of it opens the connection.
+    pub(crate) fn available_until(&mut self, until: u64, now: Time, ctx: &mut Ctx<'_>) {
+        if until <= self.available {
+            return;
+        }
+        self.available = until;
+        match self.life {
+            Life::Idle if self.timers.deadline == Time::MAX => self.open(now, ctx),
+            Life::Open => {
+                self.output(now, ctx);
+                // The window may be closed.
+                if self.timers.deadline == Time::MAX {
+                    self.arm(now);
+                }
+            }
+            _ => {}
+        }
+        self.flush(ctx);
+    }
+
+    /// All below is acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.una
     }
 
     /// Segments sent and not acknowledged cumulatively.
@@ -177,12 +220,12 @@ impl Sender {
         self.shape.start
     }
 
-    fn acks(&mut self, pace: Pace, train: &Train, step: u32, ctx: &mut Ctx<'_>) {
+    fn acks(&mut self, pace: Pace, train: &Train, step: u32, room: u32, ctx: &mut Ctx<'_>) {
         let mut number = train.first;
         for i in 0..train.count() {
             let at = pace.time(i);
             self.act_on_timers(at, ctx);
-            self.on_ack(at, number, None, ctx);
+            self.on_ack(at, number, room, None, ctx);
             number += u64::from(step);
         }
     }
@@ -191,11 +234,11 @@ impl Sender {
 impl Agent for Sender {
     fn on_train(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) -> Option<Train> {
         match &train.body {
-            Body::Ack { step } => self.acks(pace, &train, *step, ctx),
+            Body::Ack { step, room } => self.acks(pace, &train, *step, *room, ctx),
             Body::Sack(sack) => {
                 for i in 0..train.count() {
                     self.act_on_timers(pace.time(i), ctx);
-                    self.on_ack(pace.time(i), train.first, Some(sack), ctx);
+                    self.on_ack(pace.time(i), train.first, sack.room, Some(sack), ctx);
                 }
             }
             Body::SynAck => self.on_opened(pace.first, ctx),
@@ -223,6 +266,7 @@ impl Agent for Sender {
             cwnd: self.cc.cwnd(),
             in_flight: self.shape.segments_as_bytes(self.pipe()),
             pacing_rate: if self.paced { self.cc.pacing_rate() } else { None },
+            acked: Some(ByteCount(self.shape.bytes(0, self.una))),
             rtt: self.rto.rtt().map_or(Duration::ZERO, |rtt| rtt.latest),
             ..Curve::default()
         })

@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    fn open(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+    pub(super) fn open(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         if now >= self.shape.stop {
             return self.timers.clear();
         }
@@ -117,11 +117,11 @@ impl Sender {
     #[inline]
     pub(super) fn arm(&mut self, now: Time) {
         self.timers.probe = false;
+        let timeout = self.rto.timeout();
         if self.outstanding() == 0 {
-            self.timers.deadline = Time::MAX;
+            self.timers.deadline = if self.shut_out() { now + timeout } else { Time::MAX };
             return;
         }
-        let timeout = self.rto.timeout();
         self.timers.deadline = now + timeout;
         let probes = self.method == Recovery::Rack
             && self.phase == Phase::Open
@@ -134,6 +134,12 @@ impl Sender {
                 self.timers.probe = true;
             }
         }
+    }
+
+    /// Whether there is something to send, and the receiver's window alone forbids it. The update
+    /// that opens it may be lost, hence the timer (RFC 9293 section 3.8.6.1).
+    fn shut_out(&self) -> bool {
+        self.edge <= self.nxt && self.nxt < self.available.min(self.shape.segments)
     }
 
     /// Section 7.3 of RFC 8985: something new if there is any, else the last segment again.
@@ -151,9 +157,23 @@ impl Sender {
         self.arm(now);
     }
 
+    /// Asks for the window, again and again, each time after twice as long.
+    fn on_closed_window(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        self.timers.deadline = Time::MAX;
+        if self.shut_out() && now < self.shape.stop {
+            self.flush(ctx);
+            ctx.send(Pace::at(now), self.shape.forward(self.nxt, 1, 0, Body::Probe));
+            self.rto.ran_out();
+            self.timers.deadline = now + self.rto.timeout();
+        }
+    }
+
     /// Section 5 of RFC 6298: nothing is in flight any more, and all is sent again from the first
     /// on, but for what is known to have arrived.
     fn on_retransmission_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
+        if self.outstanding() == 0 {
+            return self.on_closed_window(now, ctx);
+        }
         self.counts.timeouts += 1;
         self.timers.probed = false;
         self.timers.reorder = Time::MAX;
