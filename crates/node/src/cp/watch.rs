@@ -51,6 +51,15 @@ impl Rate {
     }
 }
 
+/// Bytes done and to do, as a source sees them. How long a pipe is, is not known before its end.
+fn source_bytes(totals: &SourceTotals) -> (ByteCount, Option<ByteCount>) {
+    if totals.stream_open {
+        return (totals.placed, None);
+    }
+    let whole = totals.known.saturating_sub(totals.present);
+    (totals.placed.min(whole), totals.walk_done.then_some(whole))
+}
+
 impl<'a> Watch<'a> {
     pub(super) fn new(reporter: &'a dyn Reporter, request: &CpRequest) -> Self {
         let local = |l: &Location| matches!(l, Location::Local(_));
@@ -110,15 +119,14 @@ impl Observer for Watch<'_> {
 
     fn source(&self, totals: &SourceTotals) {
         // Where the sink is here too, its word counts: it knows what is safe.
-        let whole = totals.known.saturating_sub(totals.present);
-        let total = totals.walk_done.then_some(whole);
+        let (done, total) = source_bytes(totals);
         let entries = totals.walk_done.then_some(totals.entries);
-        self.show(totals.placed.min(whole), total, (totals.files, entries));
+        self.show(done, total, (totals.files, entries));
     }
 
     fn sink(&self, totals: &SinkTotals) {
         let whole = totals.known.saturating_sub(totals.present);
-        let total = totals.manifest_done.then_some(whole);
+        let total = (totals.manifest_done && !totals.stream_open).then_some(whole);
         let entries = totals.manifest_done.then_some(totals.entries);
         self.show(totals.verified, total, (totals.files, entries));
     }
@@ -206,5 +214,23 @@ impl Drop for Spool {
     fn drop(&mut self) {
         // A temporary directory that stays is the system's to clean.
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_shows_what_it_gave_and_no_end() {
+        let pipe = SourceTotals {
+            walk_done: true,
+            stream_open: true,
+            placed: ByteCount(7),
+            ..SourceTotals::default()
+        };
+        assert_eq!(source_bytes(&pipe), (ByteCount(7), None));
+        let ended = SourceTotals { stream_open: false, known: ByteCount(5), ..pipe };
+        assert_eq!(source_bytes(&ended), (ByteCount(5), Some(ByteCount(5))));
     }
 }

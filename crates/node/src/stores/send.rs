@@ -388,6 +388,7 @@ impl Runner<'_> {
             entries: self.work.items.len() as u64,
             manifest_done: true,
             known: self.known,
+            stream_open: false,
             present: ByteCount(if summary.unchanged > 0 { present } else { 0 }),
             needed: self.known,
             verified: ByteCount(moved),

@@ -68,6 +68,8 @@ pub struct SinkTotals {
     pub manifest_done: bool,
     /// Bytes of all files announced so far; a stream counts when it ended.
     pub known: ByteCount,
+    /// Whether a stream is among them that has not ended.
+    pub stream_open: bool,
     /// Of those, bytes found here already.
     pub present: ByteCount,
     /// Bytes asked for so far, repeats included.
@@ -282,6 +284,7 @@ impl Sink {
         SinkTotals {
             entries: self.intake.count(),
             manifest_done: self.intake.is_ended(),
+            stream_open: self.layout.stream_open(),
             ..self.tally.totals()
         }
     }

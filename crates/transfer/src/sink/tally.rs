@@ -110,6 +110,7 @@ impl Tally {
             entries: 0,
             manifest_done: false,
             known: self.known,
+            stream_open: false,
             present: ByteCount(self.present),
             needed: ByteCount(self.needed),
             verified: ByteCount(self.progress.verified),

@@ -189,6 +189,16 @@ fn a_stream_that_fails_is_not_planned_on() {
 }
 
 #[test]
+fn a_stream_is_open_until_it_ends() {
+    let mut sink = sink();
+    let all = [entry("stream", EntryKind::Stream)];
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &all))).unwrap();
+    assert!(sink.totals().stream_open);
+    sink.on_message(now(), Message::StreamEnd { entry: EntryId(0), size: 5 }).unwrap();
+    assert_eq!((sink.totals().stream_open, sink.totals().known), (false, ByteCount(5)));
+}
+
+#[test]
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
     let end = Message::ManifestEnd { entries: 0, failed: 0, vanished: 0, failures: vec![] };

@@ -55,6 +55,8 @@ pub struct SourceTotals {
     pub walk_done: bool,
     /// Bytes of all files found so far; a stream counts when it ended.
     pub known: ByteCount,
+    /// Whether a stream is among them that has not ended.
+    pub stream_open: bool,
     /// Of those, bytes that the sink said it has already.
     pub present: ByteCount,
     /// Bytes that the sink asked for so far, repeats included.
@@ -312,7 +314,7 @@ impl Source {
 
     /// How far it is.
     pub fn totals(&self) -> SourceTotals {
-        self.totals
+        SourceTotals { stream_open: self.layout.stream_open(), ..self.totals }
     }
 
     /// Ends the transfer early. What is safe at the sink stays safe.
