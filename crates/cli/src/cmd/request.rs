@@ -205,16 +205,19 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "ticket",
         "accept_new_host",
     ];
-    match NOT.iter().find(|id| given(id)) {
+    match first_given(NOT, given) {
         None => Ok(()),
-        Some(id) => {
-            let option = id.replace('_', "-");
-            Err(Exit::usage(format!(
-                "--{option} does not go with udt4://, whose protocol has one file's size and bytes \
-                 and no more: leave it out"
-            )))
-        }
+        Some(option) => Err(Exit::usage(format!(
+            "{option} does not go with udt4://, whose protocol has one file's size and bytes and \
+             no more: leave it out"
+        ))),
     }
+}
+
+/// The first of these options that was given, as it is written.
+pub(super) fn first_given(ids: &[&str], given: &dyn Fn(&str) -> bool) -> Option<String> {
+    let id = ids.iter().find(|id| given(id))?;
+    Some(format!("--{}", id.replace('_', "-")))
 }
 
 fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {

@@ -2,6 +2,7 @@
 
 use packtrain_node::api::{CpRequest, Location};
 
+use super::request::first_given;
 use crate::exit::Exit;
 
 /// Options that need an end of ours at the other side.
@@ -62,12 +63,11 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
     if from && given("tcp_cc") {
         return Err(Exit::usage("--tcp-cc is the sender's, which is not ours here: leave it out"));
     }
-    match NOT.iter().find(|id| given(id)) {
+    match first_given(NOT, given) {
         None => Ok(()),
-        Some(id) => Err(Exit::usage(format!(
-            "--{} needs an end of ours at the other side, which https:// and s3:// have not: \
-             leave it out",
-            id.replace('_', "-")
+        Some(option) => Err(Exit::usage(format!(
+            "{option} needs an end of ours at the other side, which https:// and s3:// have not: \
+             leave it out"
         ))),
     }
 }
