@@ -1,7 +1,9 @@
 //! Passing a byte stream on from one TCP connection to another, without looking at it: through a
 //! pipe in the kernel (`splice(2)`), so that no byte is copied to this process; where the kernel
-//! has no such thing for these sockets, through memory.
+//! has no such thing for these sockets, through memory. While the second is slow, what comes from the first waits in
+//! memory as far as there is [`Room`].
 
+mod store;
 mod sys;
 
 use std::io;
@@ -12,10 +14,15 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+pub use store::BLOCK;
+use store::{Kept, Store};
+
 /// Bytes moved before others have their turn.
 const TURN: usize = 4 << 20;
 /// Room asked for in a pipe. What it holds is bounded by [`Room`], not by this.
 const PIPE: usize = 256 << 10;
+/// How long a hop may take nothing before what comes is copied to where it can wait.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Who lends room for bytes on their way.
 pub trait Room {
@@ -24,6 +31,11 @@ pub trait Room {
     fn take(&self) -> usize;
     /// Takes lent room back, and learns how many bytes have gone through it.
     fn give_back(&self, lent: usize, moved: usize);
+    /// Lends a [`BLOCK`] for bytes that wait for a slow hop, beside those that are kept already, or
+    /// refuses. It is given back with [`Room::unkeep`].
+    fn keep(&self, kept: usize) -> bool;
+    /// Takes a block back, and learns how many bytes have gone through it.
+    fn unkeep(&self, moved: usize);
 }
 
 /// How bytes are passed on.
@@ -87,13 +99,14 @@ impl<R: Room> Drop for Loan<'_, R> {
 /// come, and never that the pipe is full.
 async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<Option<()>> {
     let Ok((pipe_out, pipe_in)) = pipe() else { return Ok(None) };
+    let mut store = Store::new(room);
     let (mut begun, mut turn) = (false, 0);
     loop {
         from.readable().await?;
-        let mut loan = Loan::new(room);
+        let loan = Loan::new(room);
         let got = from
             .try_io(Interest::READABLE, || sys::splice(from.as_fd(), pipe_in.as_fd(), loan.lent));
-        let mut held = match got {
+        let held = match got {
             Ok(0) => return Ok(Some(())),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -101,26 +114,74 @@ async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Resul
             Err(error) => return Err(error),
         };
         begun = true;
-        while held > 0 {
-            let put =
-                to.try_io(Interest::WRITABLE, || sys::splice(pipe_out.as_fd(), to.as_fd(), held));
-            match put {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(put) => {
-                    held -= put;
-                    loan.moved += put;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-                Err(error) => return Err(error),
-            }
+        let put = |moved: usize| {
+            let left = held - moved;
+            to.try_io(Interest::WRITABLE, || sys::splice(pipe_out.as_fd(), to.as_fd(), left))
+        };
+        if push(from, to, (held, put), loan, &mut store).await? {
+            return Ok(Some(()));
         }
-        turn += loan.moved;
-        drop(loan);
-        if turn >= TURN {
-            turn = 0;
-            tokio::task::yield_now().await;
+        pause(&mut turn, held).await;
+    }
+}
+
+/// Lets others have their turn, now and then.
+async fn pause(turn: &mut usize, moved: usize) {
+    *turn += moved;
+    if *turn >= TURN {
+        *turn = 0;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Writes `held` bytes, which `put` does, being told how many it has put. When that takes long, what comes
+/// meanwhile is stored, and written too. Whether nothing more comes.
+async fn push<R: Room>(
+    from: &TcpStream,
+    to: &TcpStream,
+    (held, mut put): (usize, impl FnMut(usize) -> io::Result<usize>),
+    loan: Loan<'_, R>,
+    store: &mut Store<'_, R>,
+) -> io::Result<bool> {
+    let (mut loan, mut ended, mut turn) = (Some(loan), false, 0);
+    let mut patient = true;
+    loop {
+        let written = match &mut loan {
+            Some(loan) => put(loan.moved).inspect(|put| loan.moved += put),
+            None if store.is_empty() => break,
+            None => store.write(to),
+        };
+        match written {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                loan.take_if(|loan| loan.moved >= held);
+                pause(&mut turn, written).await;
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if patient {
+            // Mostly it goes on at once, and then nothing need be copied.
+            match tokio::time::timeout(PATIENCE, to.writable()).await {
+                Ok(writable) => writable?,
+                Err(_) => patient = false,
+            }
+            continue;
+        }
+        match if ended { Ok(Kept::Full) } else { store.read(from) } {
+            Ok(Kept::Bytes(read)) => pause(&mut turn, read).await,
+            Ok(Kept::Ended) => ended = true,
+            Ok(Kept::Full) => to.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
+                writable = to.writable() => writable?,
+                readable = from.readable() => readable?,
+            },
+            Err(error) => return Err(error),
         }
     }
+    store.rest();
+    Ok(ended)
 }
 
 /// Whether an error says that the kernel does not splice here.
@@ -142,9 +203,10 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<()> {
     let mut turn = 0;
     let mut buffer = Vec::new();
+    let mut store = Store::new(room);
     loop {
         from.readable().await?;
-        let mut loan = Loan::new(room);
+        let loan = Loan::new(room);
         if buffer.len() != loan.lent {
             buffer = vec![0; loan.lent];
         }
@@ -158,20 +220,11 @@ async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<
             }
             Err(error) => return Err(error),
         };
-        while loan.moved < got {
-            match to.try_write(&buffer[loan.moved..got]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(put) => loan.moved += put,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-                Err(error) => return Err(error),
-            }
+        let put = |moved: usize| to.try_write(&buffer[moved..got]);
+        if push(from, to, (got, put), loan, &mut store).await? {
+            return Ok(());
         }
-        turn += got;
-        drop(loan);
-        if turn >= TURN {
-            turn = 0;
-            tokio::task::yield_now().await;
-        }
+        pause(&mut turn, got).await;
     }
 }
 

@@ -11,11 +11,21 @@ struct Lender {
     out: AtomicUsize,
     most: AtomicUsize,
     moved: AtomicUsize,
+    /// Blocks that it lends, that are out, and the most that ever were.
+    blocks: usize,
+    kept: AtomicUsize,
+    most_kept: AtomicUsize,
 }
 
 impl Lender {
     fn new(each: usize) -> Self {
-        Self { each, out: 0.into(), most: 0.into(), moved: 0.into() }
+        Self::keeping(each, 0)
+    }
+
+    fn keeping(each: usize, blocks: usize) -> Self {
+        let zero = AtomicUsize::default;
+        let (out, most, moved) = (zero(), zero(), zero());
+        Self { each, out, most, moved, blocks, kept: zero(), most_kept: zero() }
     }
 }
 
@@ -30,6 +40,19 @@ impl Room for Lender {
         self.out.fetch_sub(lent, Ordering::SeqCst);
         self.moved.fetch_add(moved, Ordering::SeqCst);
         assert!(moved <= lent);
+    }
+
+    fn keep(&self, kept: usize) -> bool {
+        assert_eq!(kept, self.kept.load(Ordering::SeqCst), "blocks are counted by both");
+        let lent = kept < self.blocks;
+        let kept = self.kept.fetch_add(usize::from(lent), Ordering::SeqCst) + usize::from(lent);
+        self.most_kept.fetch_max(kept, Ordering::SeqCst);
+        lent
+    }
+
+    fn unkeep(&self, moved: usize) {
+        assert!(self.kept.fetch_sub(1, Ordering::SeqCst) > 0 && moved <= BLOCK);
+        self.moved.fetch_add(moved, Ordering::SeqCst);
     }
 }
 
@@ -144,4 +167,44 @@ async fn a_connection_that_breaks_is_an_error_and_not_an_end() {
     drop(inner_right);
     let heard = right.read(&mut [0; 8]).await;
     assert!(heard.is_err(), "the other end learns that it broke: {heard:?}");
+}
+
+/// A hop that is slow for a while does not stop the one before it while there is room, and every byte
+/// comes in its order.
+#[tokio::test]
+async fn what_comes_while_a_hop_is_slow_waits() {
+    for (way, each) in [(Way::Splice, 64 << 10), (Way::Splice, 777), (Way::Copy, 4096)] {
+        let (mut left, inner_left) = pair().await;
+        let (inner_right, mut right) = pair().await;
+        for socket in [&left, &inner_left, &inner_right, &right] {
+            SockRef::from(socket).set_recv_buffer_size(32 << 10).unwrap();
+            SockRef::from(socket).set_send_buffer_size(32 << 10).unwrap();
+        }
+        let lender = Lender::keeping(each, 64);
+        let all = bytes(8 << 20);
+        let (kept, most) = (64 * BLOCK, all.len());
+        let send = async {
+            // Far more than the sockets hold, and the other end reads nothing yet.
+            left.write_all(&all[..kept]).await.unwrap();
+            let mut heard = vec![0; most];
+            let rest = async {
+                left.write_all(&all[kept..]).await.unwrap();
+                left.shutdown().await.unwrap();
+            };
+            let hear = async {
+                for part in heard.chunks_mut(100_003) {
+                    right.read_exact(part).await.unwrap();
+                }
+                assert_eq!(right.read(&mut [0]).await.unwrap(), 0);
+            };
+            tokio::join!(rest, hear);
+            assert!(heard == all, "other bytes");
+        };
+        let (relayed, ()) = tokio::join!(pump(&inner_left, &inner_right, way, &lender), send);
+        relayed.unwrap();
+        assert_eq!(lender.moved.load(Ordering::SeqCst), most);
+        assert_eq!(lender.kept.load(Ordering::SeqCst), 0, "all blocks are given back");
+        let most = lender.most_kept.load(Ordering::SeqCst);
+        assert!((32..=64).contains(&most), "{most} blocks");
+    }
 }

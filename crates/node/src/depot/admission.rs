@@ -12,6 +12,8 @@ use crate::pubkey::PublicKey;
 const LEAST: u64 = 16 << 10;
 /// The most that one direction holds.
 const MOST: u64 = 1 << 20;
+/// What a direction keeps for a slow hop comes in blocks of so many.
+const KEPT: u64 = packtrain_io::relay::BLOCK as u64;
 /// The time in which a key's bytes are counted.
 const HOUR: Duration = Duration::from_secs(3600);
 /// When to come again where it is not known.
@@ -168,7 +170,8 @@ impl Admission {
 /// Room for bytes on their way, in fair shares.
 ///
 /// [`LEAST`] is kept for each direction of each session that there can be; the rest is shared among
-/// those there are, of whom each gets at most an equal part. So what is lent never exceeds the
+/// those there are, of whom each gets at most an equal part; what it keeps for a slow hop may be as much as both
+/// directions of its session have, since mostly one of them moves. So what is lent never exceeds the
 /// pool, and nobody waits for those who do not give back.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -216,6 +219,28 @@ impl Pool {
     pub(super) fn give_back(&self, lent: u64) {
         self.beyond.fetch_sub(lent - LEAST, Ordering::Relaxed);
         self.lent.fetch_sub(lent, Ordering::Relaxed);
+    }
+
+    /// Lends a block for bytes that wait for a slow hop, to a direction that keeps `kept` of them: while
+    /// that is less than a session's equal part, and something is left.
+    pub(super) fn keep(&self, kept: usize) -> bool {
+        let sessions = (self.directions.load(Ordering::Relaxed) / 2).max(1);
+        if (kept as u64 + 1) * KEPT > self.spare / sessions {
+            return false;
+        }
+        let more = |beyond| Some(beyond + KEPT).filter(|beyond| *beyond <= self.spare);
+        let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if got {
+            let lent = self.lent.fetch_add(KEPT, Ordering::Relaxed) + KEPT;
+            self.most.fetch_max(lent, Ordering::Relaxed);
+        }
+        got
+    }
+
+    /// Takes a block back.
+    pub(super) fn unkeep(&self) {
+        self.beyond.fetch_sub(KEPT, Ordering::Relaxed);
+        self.lent.fetch_sub(KEPT, Ordering::Relaxed);
     }
 
     /// Lent now, and the most that ever was.
@@ -292,7 +317,7 @@ mod tests {
         /// everybody gets some.
         #[test]
         fn the_pool_is_never_exceeded(
-            steps in prop::collection::vec((0usize..40, 0u8..3), 1..400),
+            steps in prop::collection::vec((0usize..40, 0u8..6), 1..400),
             kilobytes in 32u64..20_000,
             sessions in 1u32..30,
         ) {
@@ -301,17 +326,31 @@ mod tests {
             let most = 2 * limits.room() as usize;
             let pool = Pool::new(&limits);
             let mut directions: BTreeMap<usize, Option<u64>> = BTreeMap::new();
+            let mut kept = [0; 40];
             for (who, what) in steps {
+                match (what, directions.contains_key(&who)) {
+                    (3 | 4, true) => {
+                        let equal = (total.get() / (directions.len() as u64 / 2).max(1)) / KEPT;
+                        let lent = pool.keep(kept[who]);
+                        kept[who] += usize::from(lent);
+                        prop_assert!(!lent || kept[who] as u64 <= equal);
+                    }
+                    (5, _) if kept[who] > 0 => {
+                        kept[who] -= 1;
+                        pool.unkeep();
+                    }
+                    _ => {}
+                }
                 match (directions.get(&who).copied(), what) {
                     (None, _) if directions.len() < most => {
                         pool.join();
                         directions.insert(who, None);
                     }
-                    (Some(None), 0) => {
+                    (Some(None), 0) if kept[who] == 0 => {
                         pool.leave();
                         directions.remove(&who);
                     }
-                    (Some(None), _) => {
+                    (Some(None), 1 | 2) => {
                         let lent = pool.take();
                         prop_assert!((LEAST..=MOST).contains(&lent));
                         directions.insert(who, Some(lent));
@@ -323,6 +362,7 @@ mod tests {
                     _ => {}
                 }
                 let out: u64 = directions.values().flatten().sum();
+                let out = out + kept.iter().sum::<usize>() as u64 * KEPT;
                 prop_assert_eq!(pool.lent().0.get(), out);
                 prop_assert!(out <= total.get(), "{} of {}", out, total);
             }

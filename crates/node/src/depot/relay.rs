@@ -283,16 +283,32 @@ impl Room for Lane<'_> {
 
     fn give_back(&self, lent: usize, moved: usize) {
         self.depot.pool.give_back(lent as u64);
-        if moved > 0 {
-            let counters = &self.depot.counters;
-            let (all, own) = match self.back {
-                true => (&counters.down, &self.flow.down),
-                false => (&counters.up, &self.flow.up),
-            };
-            all.fetch_add(moved as u64, Ordering::Relaxed);
-            own.fetch_add(moved as u64, Ordering::Relaxed);
-            self.flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+        self.count(moved);
+    }
+
+    fn keep(&self, kept: usize) -> bool {
+        self.depot.pool.keep(kept)
+    }
+
+    fn unkeep(&self, moved: usize) {
+        self.depot.pool.unkeep();
+        self.count(moved);
+    }
+}
+
+impl Lane<'_> {
+    fn count(&self, moved: usize) {
+        if moved == 0 {
+            return;
         }
+        let counters = &self.depot.counters;
+        let (all, own) = match self.back {
+            true => (&counters.down, &self.flow.down),
+            false => (&counters.up, &self.flow.up),
+        };
+        all.fetch_add(moved as u64, Ordering::Relaxed);
+        own.fetch_add(moved as u64, Ordering::Relaxed);
+        self.flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 }
 
