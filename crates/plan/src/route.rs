@@ -7,7 +7,8 @@
 //!
 //! Beside the paper: the way *through* a host is an edge too (its future work), an epsilon can
 //! come from the errors of the forecasts, and [`choose`] weighs the path found against the direct
-//! one for a transfer of a given size.
+//! one for a transfer of a given size. [`Pilot`] does so again and again while the transfer runs, with
+//! what it sees of it.
 //!
 //! # Errata of the paper
 //! Its running time "O(N log N)" cannot hold where every host reaches every other, since that is
@@ -17,7 +18,9 @@
 
 mod choice;
 mod csv;
+mod gain;
 mod matrix;
+mod pilot;
 mod tree;
 
 #[cfg(test)]
@@ -25,5 +28,7 @@ mod tests;
 
 pub use choice::{Choice, Forecasted, Way, choose};
 pub use csv::MatrixError;
+pub use gain::{Limit, Response, Symptoms};
 pub use matrix::{Cost, HostId, Matrix, NoSuchHost};
+pub use pilot::{Look, Pilot, Seen, WayId};
 pub use tree::{Epsilon, Hop, Tree, tree};

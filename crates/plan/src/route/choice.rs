@@ -80,6 +80,11 @@ impl Forecasted {
         Some(Self { rate: rate_of(half), error: libm::expm1(spread) })
     }
 
+    /// The bandwidth that is exceeded nine times in ten, every second time, one time in ten.
+    pub fn bounds(&self) -> [DataRate; 3] {
+        [-1.0, 0.0, 1.0].map(|side| rate_of(self.middle() + side * TENTH * self.spread()))
+    }
+
     /// Of the logarithm of the bandwidth in bit/s.
     fn middle(&self) -> f64 {
         libm::log(self.rate.as_bps() as f64)

@@ -1,0 +1,132 @@
+//! What shorter hops give one TCP stream, by what holds it back: the arithmetic of depots.
+//!
+//! A loss-based sender's rate falls with the round trip R and the loss p: Reno's is proportional to
+//! 1 / (R p^0.5) (Mathis and others, 1997), CUBIC's in its own region to 1 / (R^0.25 p^0.75)
+//! (RFC 9438, section 5.1). A hop that has the part s of the round trip has, losses being spread
+//! evenly, the part s of the losses too: it gains s^-1.5 with Reno and s^-1 with CUBIC. A window of
+//! fixed size gains s^-1. A session is as fast as its slowest hop, which is the longest one here.
+
+use packtrain_units::{ByteCount, Duration};
+
+/// How a congestion control takes losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Response {
+    /// Halves its window and adds a segment each round trip.
+    Reno,
+    /// Grows with time since the last loss, not with round trips.
+    Cubic,
+    /// Sends at the rate that arrives, whatever is lost.
+    #[default]
+    Rate,
+}
+
+impl Response {
+    /// Of a congestion control, by the kernel's name for it; one that is not known is taken to gain
+    /// nothing.
+    pub fn of(name: &str) -> Self {
+        match name {
+            "reno" | "lp" => Self::Reno,
+            "cubic" | "bic" | "htcp" => Self::Cubic,
+            _ => Self::Rate,
+        }
+    }
+}
+
+/// What holds a stream back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Not known, or nothing yet.
+    Unknown,
+    /// A queue stands before the slowest link: the path is full.
+    Path,
+    /// Losses that no queue explains.
+    Losses(Response),
+    /// A buffer at either end.
+    Window,
+}
+
+/// What the kernel counted over a while, of all streams together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Symptoms {
+    /// Round trip beyond the least, in the mean.
+    pub queue: Duration,
+    /// The least round trip.
+    pub min_rtt: Duration,
+    /// Sent again.
+    pub lost: ByteCount,
+    /// Share of the busy time in which a buffer held them back.
+    pub limited: f64,
+}
+
+/// A queue of this part of the round trip, and of this at least, fills the path.
+const FULL: f64 = 0.10;
+const FULL_LEAST: Duration = Duration::from_millis(1);
+/// Held back by a buffer this part of the time, it is the buffer.
+const LIMITED: f64 = 0.5;
+
+impl Limit {
+    /// What symptoms say, the sender having this congestion control.
+    pub fn of(symptoms: &Symptoms, response: Response) -> Self {
+        let full = symptoms.min_rtt.mul_f64(FULL).max(FULL_LEAST);
+        if symptoms.limited > LIMITED {
+            Self::Window
+        } else if symptoms.queue >= full {
+            Self::Path
+        } else if symptoms.lost > ByteCount::ZERO {
+            Self::Losses(response)
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// How much faster the longest of `hops` is than the path of `whole` without depots.
+    pub fn gain(self, whole: Duration, hops: &[Duration]) -> f64 {
+        let Some(longest) = hops.iter().max().filter(|_| !whole.is_zero()) else { return 1.0 };
+        // A hop of nothing is some other bottleneck's.
+        let part = (longest.as_secs_f64() / whole.as_secs_f64()).max(LEAST_PART);
+        match self {
+            Self::Unknown | Self::Path | Self::Losses(Response::Rate) => 1.0,
+            Self::Losses(Response::Reno) => libm::pow(part, -1.5),
+            Self::Losses(Response::Cubic) | Self::Window => 1.0 / part,
+        }
+    }
+}
+
+/// No hop is taken to be a shorter part of the path than this.
+const LEAST_PART: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_halves_thirds_and_quarters_gain_what_theory_says() {
+        let ms = Duration::from_millis;
+        let gain = |response, hops: &[Duration]| Limit::Losses(response).gain(ms(120), hops);
+        for (k, reno) in [(2u64, 2.828), (3, 5.196), (4, 8.0)] {
+            let hops = vec![ms(120 / k); k as usize];
+            assert!((gain(Response::Reno, &hops) - reno).abs() < 0.01);
+            assert!((gain(Response::Cubic, &hops) - k as f64).abs() < 0.01);
+            assert!((gain(Response::Rate, &hops) - 1.0).abs() < 1e-9);
+            assert!((Limit::Window.gain(ms(120), &hops) - k as f64).abs() < 0.01);
+            assert!((Limit::Path.gain(ms(120), &hops) - 1.0).abs() < 1e-9);
+        }
+        assert!(gain(Response::Reno, &[ms(100), ms(100)]) < 1.4, "a detour");
+        assert!(gain(Response::Reno, &[ms(240), ms(1)]) < 0.4);
+        assert!((gain(Response::Reno, &[]) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn limits_are_told_by_their_symptoms() {
+        let ms = Duration::from_millis;
+        let calm = Symptoms { min_rtt: ms(100), ..Symptoms::default() };
+        let of = |symptoms| Limit::of(&symptoms, Response::Reno);
+        assert_eq!(of(calm), Limit::Unknown);
+        let lossy = Symptoms { lost: ByteCount(1448), ..calm };
+        assert_eq!(of(lossy), Limit::Losses(Response::Reno));
+        assert_eq!(of(Symptoms { queue: ms(11), ..lossy }), Limit::Path);
+        assert_eq!(of(Symptoms { limited: 0.9, ..calm }), Limit::Window);
+        assert_eq!(Response::of("bbr"), Response::Rate);
+        assert_eq!(Response::of("cubic"), Response::Cubic);
+    }
+}
