@@ -51,7 +51,7 @@ pub(crate) use sim::{
     SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimRegion, SimReproduceArgs, SimRunArgs,
     SimSignaturesArgs,
 };
-pub(crate) use values::Streams;
+pub(crate) use values::{Streams, Via};
 pub(crate) use verify::VerifyArgs;
 
 use crate::exit::Exit;

@@ -29,6 +29,7 @@ mod serve;
 mod stop;
 mod streams;
 
+pub use crate::ways::MOST_DEPOTS;
 pub use cp::{
     CpRequest, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice, TransportShare,
 };
@@ -44,6 +45,6 @@ pub use perf::{
 pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 pub use serve::{KeyInfo, ServeReporter, ServeRequest, Udt4ServeRequest};
 pub use stop::StopHandle;
-pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport};
+pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
 
 pub use crate::location::{Location, LocationError};

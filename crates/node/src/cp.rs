@@ -20,13 +20,14 @@ use crate::api::{
 use crate::control;
 use crate::end::Allowed;
 use crate::handshake::{self, Ask, AskPath, More};
-use crate::history;
+use crate::history::{self, Alike};
 use crate::route::{Route, Via};
 use crate::session::Stop;
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
 use crate::stores;
 use crate::transports::{Hints, Moved, SinkTransports, SourceTransports};
+use crate::ways::Ways;
 use far::Far;
 use watch::Watch;
 
@@ -203,6 +204,9 @@ fn transport(request: &CpRequest) -> TransportChoice {
 
 /// What depots cannot do is refused before anything begins.
 fn check_via(request: &CpRequest, store: bool, here: bool, far: bool) -> Result<(), NodeError> {
+    if !request.via.is_empty() && !request.depots.is_empty() {
+        return Err(usage("the depots are either named or chosen: not both"));
+    }
     if request.via.is_empty() {
         return Ok(());
     }
@@ -228,18 +232,35 @@ fn check_via(request: &CpRequest, store: bool, here: bool, far: bool) -> Result<
 
 /// How the bytes go to the other end, which `far` is.
 fn via(request: &CpRequest, far: &Far, route: Option<Arc<Route>>) -> Option<Via> {
+    Some(Via { route: route?, host: seen_from_depots(request, far)? })
+}
+
+/// The ways there are to choose from.
+fn ways(request: &CpRequest, far: &Far) -> Result<Option<Arc<Ways>>, NodeError> {
+    let (Some(host), Some(to)) = (seen_from_depots(request, far), request.dest.host()) else {
+        return Ok(None);
+    };
+    let tcp = matches!(request.transport, TransportChoice::Auto | TransportChoice::Tcp);
+    if request.depots.is_empty() || !tcp || request.options.verify || request.options.dry_run {
+        return Ok(None);
+    }
+    let alike = Alike { streams: request.streams, congestion: request.tcp_cc.clone() };
+    Ways::over(&request.depots, host, (&request.history, to), alike).map(Some)
+}
+
+/// The other end, as depots are to find it.
+fn seen_from_depots(request: &CpRequest, far: &Far) -> Option<Host> {
     let place = if matches!(request.dest, Location::Local(_) | Location::Stdio) {
         request.sources.first()
     } else {
         Some(&request.dest)
     };
-    let host = match (place, &request.data_addr) {
+    match (place, &request.data_addr) {
         (_, Some(address)) => Host::parse(address).ok(),
         (Some(Location::Server { host, .. }), None) => Host::parse(host).ok(),
         // A name of ssh's configuration means nothing elsewhere.
         _ => far.addresses().first().map(|ip| Host::Ip(*ip)),
-    };
-    Some(Via { route: route?, host: host? })
+    }
 }
 
 fn own_limits(request: &CpRequest) -> Result<Allowed, NodeError> {
@@ -419,6 +440,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     handshake::call(far.control(), open, &stop)?;
     let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     plan.via = via(request, &far, route);
+    plan.ways = ways(request, &far)?;
     if let (None, Some(host)) = (plan.streams, request.dest.host()) {
         plan.earlier = history::earlier(&request.history, &request.over(host));
     }
@@ -443,6 +465,10 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         Some(spool) => spool.destination(),
         None => destination(request)?,
     };
+    if !request.depots.is_empty() && !request.options.verify {
+        let text = "--via auto chooses for what is sent from here: this is fetched directly";
+        watch.say(Notice::new(NoticeLevel::Info, text));
+    }
     let route = Route::over(&request.via)?;
     let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());

@@ -84,6 +84,7 @@ impl Ask {
             rate_bps,
             ports: allowed.ports.or(asked),
             via: None,
+            ways: None,
             relayed: self.path.relayed,
             hints,
         }

@@ -11,6 +11,7 @@ mod keeper;
 mod reporters;
 mod series;
 mod spool;
+mod ways;
 
 use packtrain_history::Filter;
 pub use packtrain_history::{
@@ -26,6 +27,7 @@ pub(crate) use keeper::{keep, own};
 pub(crate) use reporters::{Copying, Measuring, Tests};
 pub(crate) use series::Series;
 pub(crate) use spool::Spool;
+pub(crate) use ways::{Alike, DIRECT, ways};
 
 /// Finds rows, the newest first, those of transfers that run at this machine among them.
 ///

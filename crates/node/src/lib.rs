@@ -38,3 +38,4 @@ mod statefile;
 mod stores;
 mod transports;
 mod tunnel;
+mod ways;

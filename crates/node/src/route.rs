@@ -173,7 +173,8 @@ impl Route {
         dialled
     }
 
-    async fn dial_once(
+    /// The same, and nothing is said or remembered of it.
+    pub(crate) async fn dial_once(
         &self,
         destination: Place,
         tls: &TlsConnector,

@@ -14,7 +14,7 @@ use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,
 };
-use packtrain_units::{Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -100,6 +100,12 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
     runner.run()
 }
 
+/// What is left to move; not known while the walk may find more than is known.
+fn left(totals: &packtrain_transfer::SourceTotals) -> Option<ByteCount> {
+    let whole = totals.known.saturating_sub(totals.present);
+    totals.walk_done.then(|| whole.saturating_sub(totals.placed.min(whole)))
+}
+
 struct Runner<'a> {
     setup: SourceSetup<'a>,
     source: Source,
@@ -162,6 +168,7 @@ impl Runner<'_> {
                 self.source.cancel(clock::now(), failure);
             }
             let now = clock::now();
+            self.setup.transports.is_left(left(&self.source.totals()));
             for item in self.setup.transports.poll(now, self.setup.observer) {
                 self.transport(item);
             }

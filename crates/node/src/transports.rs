@@ -16,6 +16,8 @@ mod sources;
 mod tcp;
 pub(crate) mod udp;
 
+use std::sync::Arc;
+
 use packtrain_proto::FeedbackKind;
 use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
@@ -24,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{LossCause, PortRange, StreamsReport, TransportChoice};
 use crate::route::Via;
+use crate::ways::Ways;
 
 pub(crate) use offer::Hints;
 pub(crate) use sinks::SinkTransports;
@@ -53,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) ports: Option<PortRange>,
     /// The depots that this end's connections go over; only the caller's do.
     pub(crate) via: Option<Via>,
+    /// The ways to choose from while it runs, if this end sends and calls.
+    pub(crate) ways: Option<Arc<Ways>>,
     /// Depots are in between, whoever chose them.
     pub(crate) relayed: bool,
     pub(crate) hints: Hints,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
-use packtrain_node::api::{PortRange, TransportChoice};
+use packtrain_node::api::{Place, PortRange, TransportChoice};
 use packtrain_units::{DataRate, Duration};
 
 use super::keep::KeepArgs;
@@ -32,9 +32,13 @@ pub(crate) struct TransportArgs {
     /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<values::Buffer>,
-    /// Depots to go over by TCP, first to last: HOST:PORT[,HOST:PORT...]; none for the direct way.
-    #[arg(long, value_name = "DEPOT,...", default_value = "none", value_parser = values::via)]
+    /// Depots to go over by TCP, first to last: HOST:PORT[,HOST:PORT...]; auto for the best of
+    /// --depots or none of them, as it turns out; none for the direct way.
+    #[arg(long, value_name = "auto|DEPOT,...", default_value = "none", value_parser = values::via)]
     pub(crate) via: Via,
+    /// Depots that --via auto chooses from, at most 16.
+    #[arg(long, value_name = "DEPOT,...", value_delimiter = ',', value_parser = values::place)]
+    pub(crate) depots: Vec<Place>,
     /// Send no faster than this, such as 500mbit or 60MB/s.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,

@@ -28,6 +28,7 @@ fn every_flag_of_cp_is_there() {
         "tcp-cc",
         "tcp-buffer",
         "via",
+        "depots",
         "rate",
         "background",
         "resume",

@@ -103,30 +103,36 @@ pub(crate) fn streams(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write a number from 1 to 64".to_owned())
 }
 
-/// The path of a transfer: its depots, first to last.
+/// The path of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Via(pub(crate) Vec<Place>);
+pub(crate) enum Via {
+    /// Over these depots, first to last; directly over none.
+    Over(Vec<Place>),
+    /// As turns out to be best.
+    Auto,
+}
 
 /// The most depots of a route.
 const MOST_DEPOTS: usize = 4;
 
-/// `none` or depots; that depots are chosen is not in this version.
+/// A depot's place.
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    text.trim().parse::<Place>().map_err(|e| format!("`{text}` is {e}"))
+}
+
+/// `none`, `auto` or depots.
 pub(crate) fn via(text: &str) -> Result<Via, String> {
     match text {
-        "none" => return Ok(Via(Vec::new())),
-        "auto" => {
-            let text = "that depots are chosen is not in this version: name them, or write none";
-            return Err(text.to_owned());
-        }
+        "none" => return Ok(Via::Over(Vec::new())),
+        "auto" => return Ok(Via::Auto),
         _ => {}
     }
-    let place = |one: &str| one.trim().parse::<Place>().map_err(|e| format!("`{one}` is {e}"));
     let places: Vec<Place> = text.split(',').map(place).collect::<Result<_, _>>()?;
     let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
     match twice {
         _ if places.len() > MOST_DEPOTS => Err(format!("a route has at most {MOST_DEPOTS} depots")),
         Some((_, place)) => Err(format!("{place} is there twice: name each depot once")),
-        None => Ok(Via(places)),
+        None => Ok(Via::Over(places)),
     }
 }
 

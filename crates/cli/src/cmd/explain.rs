@@ -22,6 +22,11 @@ pub(crate) fn before(request: &CpRequest, asked: Option<DataRate>) -> Vec<String
             Some(_) => format!("rate: at most {rate}, as asked for"),
         }
     }));
+    if !request.depots.is_empty() {
+        let depots: Vec<String> = request.depots.iter().map(ToString::to_string).collect();
+        let depots = depots.join(", ");
+        lines.push(format!("way: directly at first; over one of {depots} if that likely pays"));
+    }
     if !request.options.verify {
         lines.push(match request.options.resume {
             Resume::On => "resume: what an earlier run left is read again before it counts".into(),
@@ -47,6 +52,16 @@ pub(crate) fn after(outcome: &Outcome) -> Vec<String> {
 
 /// How many TCP streams there were, and why.
 fn streams(report: &StreamsReport) -> Vec<String> {
+    let mut lines = numbers(report);
+    lines.extend(report.way_reasons.iter().map(|reason| format!("way: {reason}")));
+    lines.extend(report.ways.iter().filter(|way| way.bytes.get() > 0).map(|way| {
+        let rate = way.rate.map_or_else(String::new, |rate| format!(", {rate} once risen"));
+        format!("way: {} moved {}{rate}", way.way, way.bytes)
+    }));
+    lines
+}
+
+fn numbers(report: &StreamsReport) -> Vec<String> {
     let StreamsReport { last, most, congestion, .. } = report;
     let mut line = match report.asked {
         Some(n) => format!("tcp streams: {n}, as asked for, {congestion}"),

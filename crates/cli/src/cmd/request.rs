@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use packtrain_node::api::{
-    CpRequest, Location, NodeError, Options, Resume, SshSettings, StopHandle, TransportChoice,
+    CpRequest, Location, MOST_DEPOTS, NodeError, Options, Resume, SshSettings, StopHandle,
+    TransportChoice,
 };
 use packtrain_node::config::Policy;
 use packtrain_node::tickets::Ticket;
@@ -14,7 +15,7 @@ use super::{files_from, stores};
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
 };
-use crate::args::{Streams, VerifyArgs, nearness};
+use crate::args::{Streams, VerifyArgs, Via, nearness};
 use crate::exit::Exit;
 
 /// The default of `--linger`.
@@ -110,6 +111,14 @@ fn request(
     let over = if clear { TransportChoice::Udt4 } else { transport.transport };
     allow(&policy, over, remote.accept_new_host)?;
     let rate = policy.rate(transport.rate).map(DataRate::as_bps);
+    let (via, depots) = match &transport.via {
+        Via::Over(via) => (via.clone(), Vec::new()),
+        Via::Auto => (Vec::new(), transport.depots.clone()),
+    };
+    if depots.len() > MOST_DEPOTS {
+        let text = format!("--depots: {MOST_DEPOTS} at most, these are {}", depots.len());
+        return Err(Exit::usage(text));
+    }
     Ok(CpRequest {
         sources,
         dest,
@@ -122,7 +131,8 @@ fn request(
         },
         tcp_cc: transport.tcp_cc.clone(),
         tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
-        via: transport.via.0.clone(),
+        via,
+        depots,
         background: transport.background,
         ssh: SshSettings {
             command: remote.ssh.0.clone(),
@@ -196,6 +206,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "tcp_cc",
         "tcp_buffer",
         "via",
+        "depots",
         "background",
         "ssh",
         "remote_path",
@@ -257,6 +268,7 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if request.sources.iter().chain([&request.dest]).any(stores::is_store) {
         return stores::check(request, &given);
     }
+    check_depots(request, matches.get_one::<Via>("via"), &given)?;
     let transport = request.transport;
     let not_tcp = !matches!(transport, TransportChoice::Auto | TransportChoice::Tcp);
     for id in ["streams", "tcp_cc", "tcp_buffer"] {
@@ -288,6 +300,43 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
         return Err(Exit::usage("--ticket opens a server: write its place as pt://host:port/path"));
     }
     Ok(())
+}
+
+/// Depots are chosen where there is something to choose. What stands in a file or the environment
+/// is for those transfers that it fits.
+fn check_depots(
+    request: &CpRequest,
+    via: Option<&Via>,
+    given: &dyn Fn(&str) -> bool,
+) -> Result<(), Exit> {
+    let auto = via == Some(&Via::Auto);
+    if given("depots") && !auto {
+        return Err(Exit::usage(
+            "--depots are what --via auto chooses from: add it, or leave them out",
+        ));
+    }
+    if !given("via") || !auto {
+        return Ok(());
+    }
+    let far = |place: &Location| place.is_remote();
+    let text = match (request.sources.iter().any(far), far(&request.dest)) {
+        (false, false) => "--via is about the way to another machine: both places are here",
+        (true, true) => "--via needs one of the two places here: run the command at one of them",
+        _ if request.depots.is_empty() => {
+            "--via auto has no depots to choose from: name them with --depots, or once for all in \
+             config.toml: depots = [\"depot.example.org:7879\"]"
+        }
+        _ => match request.transport {
+            TransportChoice::Auto | TransportChoice::Tcp => return Ok(()),
+            other => {
+                let name = other.name();
+                return Err(Exit::usage(format!(
+                    "depots are chosen for TCP: leave out --transport {name} or --via auto"
+                )));
+            }
+        },
+    };
+    Err(Exit::usage(text))
 }
 
 /// `--resume` against `--no-resume`: command line over environment over configuration, and on

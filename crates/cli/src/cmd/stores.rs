@@ -12,6 +12,7 @@ const NOT: &[&str] = &[
     "transport",
     "cc",
     "via",
+    "depots",
     "ssh",
     "remote_path",
     "bootstrap",

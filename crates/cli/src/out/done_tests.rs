@@ -64,6 +64,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
                 queue: Duration::from_millis(1),
             }],
             reasons: Vec::new(),
+            ..StreamsReport::default()
         }),
         differing: 0,
         resumable: false,

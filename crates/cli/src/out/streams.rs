@@ -1,6 +1,7 @@
 //! TCP streams for programs: part of the last line of `--json`.
 
-use packtrain_node::api::{StreamEnd, StreamReport, StreamsMoment, StreamsReport};
+use packtrain_node::api::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
+use packtrain_units::DataRate;
 use serde::Serialize;
 
 use super::done::{millis, seconds};
@@ -19,6 +20,19 @@ pub(crate) struct Streams<'a> {
     each: Vec<Each>,
     over_time: Vec<Moment>,
     reasons: &'a [String],
+    /// Where there was a choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ways: Vec<OneWay<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    way_reasons: &'a [String],
+}
+
+#[derive(Serialize)]
+struct OneWay<'a> {
+    way: &'a str,
+    bytes: u64,
+    rate_bps: Option<u64>,
+    steady_seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -58,6 +72,19 @@ impl<'a> Streams<'a> {
             each: report.streams.iter().map(Each::new).collect(),
             over_time: report.moments.iter().map(Moment::new).collect(),
             reasons: &report.reasons,
+            ways: report.ways.iter().map(OneWay::new).collect(),
+            way_reasons: &report.way_reasons,
+        }
+    }
+}
+
+impl<'a> OneWay<'a> {
+    fn new(way: &'a WayReport) -> Self {
+        Self {
+            way: &way.way,
+            bytes: way.bytes.get(),
+            rate_bps: way.rate.map(DataRate::as_bps),
+            steady_seconds: seconds(way.steady),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
 /// A depot on a free port that lets the rig's user in, and its place.
-fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
+pub(crate) fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
     let keys = rig.path("depot-keys");
     if !keys.exists() {
         let shown = rig.ok(rig.packtrain().args(["key", "show"]));
@@ -39,7 +39,7 @@ fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {
 }
 
 /// Bytes that a depot passed on, from its own words.
-fn passed_on(depot: Running) -> (u64, u64) {
+pub(crate) fn passed_on(depot: Running) -> (u64, u64) {
     send("TERM", depot.pid());
     let ended = depot.wait();
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();

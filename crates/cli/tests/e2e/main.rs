@@ -5,6 +5,7 @@
 //! stderr, or fails when `PACKTRAIN_TEST_STRICT=1`.
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
+mod auto;
 mod copy;
 mod demo;
 mod depots;

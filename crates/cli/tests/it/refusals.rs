@@ -9,7 +9,11 @@ fn features_of_later_versions_are_refused() {
     for (line, says) in [
         ("queue list", "`packtrain queue` is not in this version"),
         ("worker", "`packtrain worker` is not in this version"),
-        ("cp --via auto a b", "that depots are chosen is not in this version"),
+        ("cp --via auto a b", "both places are here"),
+        ("cp --via auto h:a g:b", "needs one of the two places here"),
+        ("cp --via auto a h:b", "has no depots to choose from"),
+        ("cp --via auto --depots d:1 --transport udt a h:b", "depots are chosen for TCP"),
+        ("cp --depots d:1 a h:b", "are what --via auto chooses from"),
         ("cp --via d:1 --transport native a h:b", "depots of this version relay TCP only"),
         ("cp --via d:1 --transport pipe a h:b", "depots of this version relay TCP only"),
         ("cp --via d:1 a b", "both places are here"),

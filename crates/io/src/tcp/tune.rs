@@ -19,6 +19,14 @@ pub fn set_lower_effort(socket: &impl AsFd) -> io::Result<()> {
     socket.set_tclass_v6(class).or(four)
 }
 
+/// Ends a connection both ways, whoever else holds it.
+///
+/// # Errors
+/// What the system reports.
+pub fn shut(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).shutdown(std::net::Shutdown::Both)
+}
+
 /// Uses the kernel's congestion control `name` for this socket.
 ///
 /// # Errors

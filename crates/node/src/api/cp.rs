@@ -36,6 +36,8 @@ pub struct CpRequest {
     pub tcp_buffer: Option<ByteCount>,
     /// Depots to go over, first to last; none for the direct way.
     pub via: Vec<Place>,
+    /// Depots of which the best is chosen while bytes move, or none of them; empty for no choice.
+    pub depots: Vec<Place>,
     /// Give way to other traffic.
     pub background: bool,
     /// How the remote end is started.

@@ -36,6 +36,24 @@ pub struct StreamsReport {
     pub moments: Vec<StreamsMoment>,
     /// Why there were so many.
     pub reasons: Vec<String>,
+    /// The ways that were to choose from, the direct one first; empty if there was no choice.
+    pub ways: Vec<WayReport>,
+    /// Why they were taken and left.
+    pub way_reasons: Vec<String>,
+}
+
+/// One way of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WayReport {
+    /// `direct`, or its depots.
+    pub way: String,
+    /// Payload that the other end took of it.
+    pub bytes: ByteCount,
+    /// What it moved while nothing was rising, if it was used for so long.
+    pub rate: Option<DataRate>,
+    /// How long that was.
+    pub steady: Duration,
 }
 
 /// One stream.
@@ -103,7 +121,11 @@ impl StreamsReport {
         report.streams.truncate(MOST_STREAMS);
         report.moments.truncate(MOST_MOMENTS);
         report.reasons.truncate(MOST_STREAMS);
-        for text in report.reasons.iter_mut().chain([&mut report.congestion]) {
+        report.way_reasons.truncate(MOST_STREAMS);
+        report.ways.truncate(MOST_STREAMS);
+        let named = report.ways.iter_mut().map(|way| &mut way.way);
+        let texts = report.reasons.iter_mut().chain(&mut report.way_reasons).chain(named);
+        for text in texts.chain([&mut report.congestion]) {
             text.retain(|c| !c.is_control());
             let end = text.char_indices().nth(TEXT).map_or(text.len(), |(at, _)| at);
             text.truncate(end);

@@ -150,9 +150,15 @@ fn of_streams(row: &mut Row, report: &StreamsReport) {
     let mut info: serde_json::Map<String, serde_json::Value> = together.unwrap_or_default();
     if let Ok(each) = serde_json::to_value(&report.streams) {
         info.insert("each".to_owned(), each);
+        if let Some(ways) =
+            serde_json::to_value(&report.ways).ok().filter(|_| !report.ways.is_empty())
+        {
+            info.insert("ways".to_owned(), ways);
+        }
         row.tcp_info = serde_json::to_string(&info).ok();
     }
     row.stream_samples = samples(report, row.began);
+    super::ways::of_ways(row, report);
 }
 
 /// Samples of one transfer, in the order they were taken: a row is not for ever.

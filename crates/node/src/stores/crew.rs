@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use packtrain_io::clock;
 use packtrain_io::tcp::tcp_info;
+use packtrain_plan::route::WayId;
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::receiver::Receiver;
@@ -99,7 +100,7 @@ impl Crew {
                 Some(receiver) => receiver.see(now, line, info, true),
                 None => info,
             };
-            readings.push(Reading { line, age: now.since(since), info });
+            readings.push(Reading { line, way: WayId::DIRECT, age: now.since(since), info });
         }
         self.record.look(now, &readings);
         let busy = busy(span, readings.len() as u64);

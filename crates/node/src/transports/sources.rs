@@ -6,6 +6,7 @@ use std::sync::Arc;
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_io::udp::UdpSocket;
+use packtrain_plan::route::WayId;
 use packtrain_proto::{CloseReason, Event};
 use packtrain_transfer::message::{Message, Role};
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
@@ -47,11 +48,11 @@ pub(crate) enum Internal {
     /// The connection beside the datagram flow is up.
     BesideUp,
     /// A TCP stream is up.
-    TcpUp(Box<TcpStream>),
-    /// A connection of ours did not come about.
-    TcpFailed,
+    TcpUp(Box<TcpStream>, WayId),
+    /// A connection of ours did not come about on a way, and why if that is known.
+    TcpFailed(WayId, String),
     /// A TCP stream is over; whether it had anything to move, and what the kernel said last.
-    TcpOver { why: String, had: bool, last: Option<Box<Reading>> },
+    TcpOver { why: String, had: bool, way: WayId, last: Option<Box<Reading>> },
 }
 
 enum Udp {
@@ -137,7 +138,10 @@ impl SourceTransports {
         }
         if self.plan.tcp() {
             let tell = Arc::clone(&tell);
-            let up = move |stream| tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream))));
+            let up = move |stream| {
+                let word = Internal::TcpUp(Box::new(stream), WayId::DIRECT);
+                tell(TransportNews::Internal(word));
+            };
             if let Ok(end) = TcpEnd::listen(&self.plan, &self.tasks, up) {
                 // Over depots only this end connects.
                 offer.tcp = if self.plan.via.is_some() { 0 } else { end.port() };
@@ -156,6 +160,7 @@ impl SourceTransports {
                 control: control.tx.clone(),
                 reader: reader.clone(),
                 rate: self.rate(),
+                ways: self.plan.ways.clone(),
             }));
         }
         self.tell = Some(tell);
@@ -260,6 +265,13 @@ impl SourceTransports {
         }
     }
 
+    /// So much is left to move, as far as that is known.
+    pub(crate) fn is_left(&mut self, left: Option<ByteCount>) {
+        if let Some(streams) = &mut self.streams {
+            streams.is_left(left);
+        }
+    }
+
     /// Turns the pipe on when nothing else came up in time or all else is gone.
     pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
         if let Some(streams) = &mut self.streams {
@@ -338,23 +350,23 @@ impl SourceTransports {
                 self.beside_up = true;
                 self.udp_ready()
             }
-            Internal::TcpUp(stream) => self.tcp_up(*stream),
-            Internal::TcpFailed => {
+            Internal::TcpUp(stream, way) => self.tcp_up(*stream, way),
+            Internal::TcpFailed(way, why) => {
                 if let Some(streams) = &mut self.streams {
-                    streams.failed();
+                    streams.failed(way, &why);
                 }
                 Vec::new()
             }
-            Internal::TcpOver { why, had, last } => match &mut self.streams {
-                Some(streams) => streams.over(&why, had, last.map(|last| *last)),
+            Internal::TcpOver { why, had, way, last } => match &mut self.streams {
+                Some(streams) => streams.over(&why, had, way, last.map(|last| *last)),
                 None => Vec::new(),
             },
         }
     }
 
-    fn tcp_up(&mut self, stream: TcpStream) -> Vec<TransportNews> {
+    fn tcp_up(&mut self, stream: TcpStream, way: WayId) -> Vec<TransportNews> {
         self.look.tcp_up(clock::now());
-        self.streams.as_mut().map_or_else(Vec::new, |streams| streams.connected(stream))
+        self.streams.as_mut().map_or_else(Vec::new, |streams| streams.connected(stream, way))
     }
 
     /// The flow may be used when all that it needs is up.

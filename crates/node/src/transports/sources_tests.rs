@@ -29,6 +29,7 @@ fn plan(choice: TransportChoice) -> Plan {
         rate_bps: None,
         ports: None,
         via: None,
+        ways: None,
         relayed: false,
         hints: Hints { peer: own.clone(), own },
         allowed: None,

@@ -4,6 +4,7 @@
 pub(super) mod auto;
 pub(super) mod book;
 pub(super) mod group;
+pub(super) mod helm;
 pub(super) mod record;
 pub(super) mod streams;
 pub(super) mod wire;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use packtrain_io::entropy;
 use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
+use packtrain_plan::route::WayId;
 use packtrain_proto::session::Place;
 use packtrain_units::{ByteCount, Duration};
 use tokio::task::AbortHandle;
@@ -22,6 +24,7 @@ use super::Plan;
 use super::offer::Offer;
 use crate::route::Via;
 use crate::runtime;
+use crate::ways::Ways;
 
 /// A connection of this transfer, both keys checked.
 pub(crate) type TcpStream = TlsStream<tokio::net::TcpStream>;
@@ -105,6 +108,8 @@ impl Drop for TcpEnd {
 pub(super) struct Connector {
     /// Over depots, while they work.
     via: Option<(Via, u16)>,
+    /// The ways to choose from, and the other end's port.
+    ways: Option<(Arc<Ways>, u16)>,
     addresses: Vec<std::net::SocketAddr>,
     connector: TlsConnector,
     options: ConnectOptions,
@@ -135,6 +140,30 @@ impl Connector {
 }
 
 impl Connector {
+    /// Connects once over the depots of a way; `up` gets the connection, `failed` why there is none.
+    pub(super) fn connect_over(
+        &self,
+        way: WayId,
+        up: impl FnOnce(TcpStream) + Send + 'static,
+        failed: impl FnOnce(String) + Send + 'static,
+    ) {
+        let Some((ways, port)) = self.ways.clone() else { return failed(String::new()) };
+        let this = self.clone();
+        self.tasks.spawn(async move {
+            let place = Place { host: ways.host().clone(), port };
+            let Some(route) = ways.route(way) else { return failed("no such way".to_owned()) };
+            match route.dial_once(place, &this.connector, &this.options).await {
+                Ok(stream) => {
+                    if this.background {
+                        let _ = tune::set_lower_effort(stream.get_ref().0);
+                    }
+                    up(TlsStream::Client(stream));
+                }
+                Err(error) => failed(error.to_string()),
+            }
+        });
+    }
+
     async fn direct(&self) -> Option<ClientStream> {
         let socket = connect_any(&self.addresses, &self.options).await.ok()?;
         tune_socket(&socket, self.background);
@@ -232,6 +261,7 @@ impl TcpEnd {
         let expected = self.expect(peer)?;
         let addresses = peer.candidates(&plan.hints, peer.tcp);
         let via = plan.via.clone().filter(|_| peer.tcp != 0).map(|via| (via, peer.tcp));
+        let ways = plan.ways.clone().filter(|_| peer.tcp != 0).map(|ways| (ways, peer.tcp));
         if addresses.is_empty() && via.is_none() {
             return None;
         }
@@ -245,6 +275,7 @@ impl TcpEnd {
         };
         Some(Connector {
             via,
+            ways,
             addresses,
             connector: TlsConnector::from(config),
             options,

@@ -224,7 +224,6 @@ fn few_transfers_are_slower_than_direct() {
             had += u32::from(auto.seconds < direct.seconds * 0.85);
         }
     }
-    println!("{slower} of {worlds} slower than 0.95 of direct; {had} of {could} had the gain");
     assert!(f64::from(slower) < 0.05 * f64::from(worlds as u32), "{slower} of {worlds} are slower");
     assert!(could > 40 && had * 10 >= could * 8, "{had} of {could}");
 }
@@ -262,7 +261,7 @@ proptest! {
         }
         let (mut now, mut sums) = (Time::from_nanos(1), [0u64; 4]);
         for (event, ms) in events {
-            now = now + Duration::from_millis(ms);
+            now += Duration::from_millis(ms);
             match event {
                 Event::Look { delivered, frozen, busy, limit } => {
                     let ways: Vec<Seen> = (0..4)

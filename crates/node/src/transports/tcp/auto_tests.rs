@@ -1,4 +1,5 @@
 use packtrain_io::tcp::TcpInfo;
+use packtrain_plan::route::WayId;
 use packtrain_units::Rng;
 
 use super::*;
@@ -141,7 +142,7 @@ impl Path {
                 congestion: "cubic".to_owned(),
                 ..TcpInfo::default()
             };
-            Reading { line: LineId::numbered(*id), age: Duration::ZERO, info }
+            Reading { line: LineId::numbered(*id), way: WayId::DIRECT, age: Duration::ZERO, info }
         };
         self.streams.iter().map(reading).collect()
     }

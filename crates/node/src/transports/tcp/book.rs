@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use packtrain_object::{ChunkIndex, RangeSet};
+use packtrain_plan::route::WayId;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::reader::Slice;
@@ -84,6 +85,7 @@ struct Sent {
 
 #[derive(Debug)]
 struct Line {
+    way: WayId,
     sent: VecDeque<Sent>,
     total: u64,
     taken: u64,
@@ -110,6 +112,8 @@ pub(super) struct Book {
     next: u32,
     /// Taken by streams that are gone.
     finished: u64,
+    /// Taken by streams of each way.
+    by_way: BTreeMap<WayId, u64>,
     /// Handed out once more than needed.
     again: u64,
     closed: bool,
@@ -226,11 +230,12 @@ impl Book {
         }
     }
 
-    /// A new stream.
-    pub(super) fn add(&mut self, now: Time, srtt: Duration) -> LineId {
+    /// A new stream on a way.
+    pub(super) fn add(&mut self, now: Time, srtt: Duration, way: WayId) -> LineId {
         let id = LineId(self.next);
         self.next += 1;
         let line = Line {
+            way,
             sent: VecDeque::new(),
             total: 0,
             taken: 0,
@@ -280,6 +285,7 @@ impl Book {
         if total <= line.taken {
             return placed;
         }
+        *self.by_way.entry(line.way).or_default() += total - line.taken;
         (line.taken, line.moved, line.still) = (total, now, false);
         while let Some(sent) = line.sent.pop_front_if(|sent| sent.end <= total) {
             for part in self.open.intersect(sent.range).collect::<Vec<_>>() {
@@ -398,15 +404,42 @@ impl Book {
         }
     }
 
-    /// The stream that would be missed least.
-    pub(super) fn slowest(&self) -> Option<LineId> {
-        let staying = self.lines.iter().filter(|(_, line)| !line.retiring);
+    /// The stream of a way that would be missed least.
+    pub(super) fn slowest(&self, way: WayId) -> Option<LineId> {
+        let staying = self.lines.iter().filter(|(_, line)| !line.retiring && line.way == way);
         staying.min_by_key(|(id, line)| (!line.still, line.rate, id.0)).map(|(id, _)| *id)
     }
 
     /// Streams that are there to stay.
     pub(super) fn count(&self) -> usize {
         self.lines.values().filter(|line| !line.retiring).count()
+    }
+
+    /// Streams of a way that are there to stay.
+    pub(super) fn count_on(&self, way: WayId) -> usize {
+        self.lines.values().filter(|line| !line.retiring && line.way == way).count()
+    }
+
+    /// All streams of a way.
+    pub(super) fn lines_on(&self, way: WayId) -> Vec<LineId> {
+        let there = self.lines.iter().filter(|(_, line)| line.way == way);
+        there.map(|(id, _)| *id).collect()
+    }
+
+    /// Bytes the peer took of streams of a way.
+    pub(super) fn delivered(&self, way: WayId) -> ByteCount {
+        ByteCount(self.by_way.get(&way).copied().unwrap_or(0))
+    }
+
+    /// Whether streams of a way have something under way, and the peer has taken none of it for
+    /// longer than patience lasts.
+    pub(super) fn is_frozen(&self, now: Time, way: WayId) -> bool {
+        let mut busy = self.lines.values().filter(|l| l.way == way && !l.sent.is_empty());
+        let mut some = false;
+        busy.all(|line| {
+            some = true;
+            now.since(line.moved) >= line.patience()
+        }) && some
     }
 
     /// Bytes the peer took, each counted once for every time it was sent.

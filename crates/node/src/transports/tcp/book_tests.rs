@@ -33,7 +33,7 @@ impl World {
     }
 
     fn add(&mut self) -> LineId {
-        let id = self.book.add(self.now, Duration::from_millis(20));
+        let id = self.book.add(self.now, Duration::from_millis(20), WayId::DIRECT);
         self.has.insert(id, VecDeque::new());
         self.taken.insert(id, 0);
         id

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use packtrain_io::clock;
 use packtrain_io::tcp::{TcpInfo, tcp_info, tune};
 use packtrain_object::ChunkIndex;
+use packtrain_plan::route::{Seen, WayId};
 use packtrain_transfer::{TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 use tokio::sync::Notify;
@@ -46,6 +47,7 @@ struct Shared {
 
 struct Socket {
     socket: OwnedFd,
+    way: WayId,
     since: Time,
     unsent: ByteCount,
 }
@@ -54,6 +56,8 @@ struct Socket {
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) line: LineId,
+    /// Which way it takes.
+    pub(crate) way: WayId,
     /// How long it is there.
     pub(crate) age: Duration,
     pub(crate) info: TcpInfo,
@@ -172,14 +176,14 @@ impl Group {
     }
 
     /// Starts moving over a connection.
-    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream) {
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: WayId) {
         let now = clock::now();
         let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
         let info = tcp_info(&stream.get_ref().0).ok();
         let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
-        let line = self.book().add(now, info.map_or(Duration::ZERO, |info| info.srtt));
+        let line = self.book().add(now, info.map_or(Duration::ZERO, |info| info.srtt), way);
         if let Ok(socket) = socket {
-            let socket = Socket { socket, since: now, unsent: UNSENT_LEAST };
+            let socket = Socket { socket, way, since: now, unsent: UNSENT_LEAST };
             self.sockets().insert(line, socket);
         }
         self.0.room.notify_all();
@@ -228,10 +232,12 @@ impl Group {
 
     /// This stream is over.
     pub(super) fn over(&self, line: LineId, why: &str) {
-        let last = self.sockets().remove(&line).and_then(|s| s.reading(line, clock::now()));
+        let socket = self.sockets().remove(&line);
+        let way = socket.as_ref().map_or(WayId::DIRECT, |socket| socket.way);
+        let last = socket.and_then(|socket| socket.reading(line, clock::now()));
         let Some(had) = self.book().lost(line) else { return };
         self.0.room.notify_all();
-        let word = Internal::TcpOver { why: why.to_owned(), had, last: last.map(Box::new) };
+        let word = Internal::TcpOver { why: why.to_owned(), had, way, last: last.map(Box::new) };
         (self.0.tell)(TransportNews::Internal(word));
     }
 
@@ -256,10 +262,23 @@ impl Group {
         }
     }
 
-    /// Lets the slowest stream end.
-    pub(super) fn retire_one(&self) {
+    /// Gives the streams of a way up, whatever they have under way: others move that.
+    pub(super) fn cut(&self, way: WayId) {
+        let lines = self.book().lines_on(way);
+        for line in lines {
+            if let Some(socket) = self.sockets().get(&line) {
+                // Its tasks wake up to that.
+                let _ = tune::shut(&socket.socket);
+            }
+            self.over(line, "another way is taken");
+        }
+        self.0.all.notify_waiters();
+    }
+
+    /// Lets the slowest stream of a way end.
+    pub(super) fn retire_one(&self, way: WayId) {
         let mut book = self.book();
-        if let Some(line) = book.slowest() {
+        if let Some(line) = book.slowest(way) {
             book.retire(line);
         }
         drop(book);
@@ -304,6 +323,21 @@ impl Group {
         self.book().count()
     }
 
+    /// Streams of a way that are there to stay.
+    pub(super) fn count_on(&self, way: WayId) -> usize {
+        self.book().count_on(way)
+    }
+
+    /// How a way does.
+    pub(super) fn seen(&self, now: Time, way: WayId) -> Seen {
+        let book = self.book();
+        Seen {
+            streams: book.count_on(way) as u32,
+            delivered: book.delivered(way),
+            frozen: book.is_frozen(now, way),
+        }
+    }
+
     /// The last stream is gone, and nothing is open any more.
     pub(super) fn give_up(&self) {
         self.book().give_up();
@@ -330,7 +364,7 @@ impl Group {
 impl Socket {
     fn reading(&self, line: LineId, now: Time) -> Option<Reading> {
         let info = tcp_info(&self.socket).ok()?;
-        Some(Reading { line, age: now.since(self.since), info })
+        Some(Reading { line, way: self.way, age: now.since(self.since), info })
     }
 }
 

@@ -83,6 +83,7 @@ fn plan() -> Plan {
         rate_bps: None,
         ports: None,
         via: None,
+        ways: None,
         relayed: false,
         hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], own: Vec::new() },
         allowed: None,
@@ -115,7 +116,9 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     let group = Group::start(TransportId(2), reader.clone(), tell, None);
     let (adder, own) = (group.clone(), Tasks::default());
     let running = own.clone();
-    let source = TcpEnd::listen(&plan(), &own, move |stream| adder.add(&running, stream)).unwrap();
+    let source =
+        TcpEnd::listen(&plan(), &own, move |stream| adder.add(&running, stream, WayId::DIRECT))
+            .unwrap();
     let offer = |end: &TcpEnd| Offer { tcp: end.port(), tcp_key: end.key(), ..Offer::new(&plan()) };
     sink.expect(&offer(&source)).unwrap();
     group.assign(whole);

@@ -1,8 +1,10 @@
-//! How many streams there are: connected, replaced when they are lost, let go.
+//! How many streams there are, and over which way: connected, replaced when they are lost, let go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use packtrain_io::clock;
+use packtrain_plan::route::WayId;
 use packtrain_plan::streams::Sample;
 use packtrain_transfer::message::Message;
 use packtrain_transfer::{TransportEvent, TransportId};
@@ -10,6 +12,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::auto::Auto;
 use super::group::{Group, Reading};
+use super::helm::Helm;
 use super::record::Record;
 use super::{Connector, MOST_STREAMS, Tasks, TcpStream};
 use crate::api::{StreamEnd, StreamsReport};
@@ -19,6 +22,7 @@ use crate::transports::mover::Tell;
 use crate::transports::offer::Word;
 use crate::transports::sources::Internal;
 use crate::transports::{TransportNews, temporary};
+use crate::ways::Ways;
 
 /// How often streams are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -57,6 +61,18 @@ impl Count {
     }
 }
 
+/// Connections to be made on one way.
+#[derive(Clone, Copy, Default)]
+struct Door {
+    /// Under way.
+    connecting: u32,
+    /// Failures in a row, and when it is tried again.
+    failed: u32,
+    retry_at: Time,
+    /// Whether one ever came through.
+    reached: bool,
+}
+
 /// The streams of a transfer at its sending end.
 pub(in crate::transports) struct Streams {
     id: TransportId,
@@ -67,13 +83,9 @@ pub(in crate::transports) struct Streams {
     tell: Tell,
     control: ControlSender,
     connector: Option<Connector>,
-    /// Connections of ours under way.
-    connecting: u32,
-    /// Failures in a row, and when it is tried again.
-    failed: u32,
-    retry_at: Time,
-    /// Whether one of ours ever came through.
-    reached: bool,
+    doors: BTreeMap<WayId, Door>,
+    /// Where there are ways to choose from.
+    helm: Option<Helm>,
     /// How many the peer was asked to have.
     invited: u32,
     broken: u32,
@@ -99,11 +111,13 @@ pub(in crate::transports) struct Parts {
     pub(in crate::transports) control: ControlSender,
     pub(in crate::transports) reader: Reader,
     pub(in crate::transports) rate: Option<DataRate>,
+    /// The ways to choose from.
+    pub(in crate::transports) ways: Option<Arc<Ways>>,
 }
 
 impl Streams {
     pub(in crate::transports) fn new(parts: Parts) -> Self {
-        let Parts { id, rank, count, modest, tasks, tell, control, reader, rate } = parts;
+        let Parts { id, rank, count, modest, tasks, tell, control, reader, rate, ways } = parts;
         Self {
             id,
             rank,
@@ -113,10 +127,8 @@ impl Streams {
             tell,
             control,
             connector: None,
-            connecting: 0,
-            failed: 0,
-            retry_at: Time::ZERO,
-            reached: false,
+            doors: BTreeMap::from([(WayId::DIRECT, Door::default())]),
+            helm: ways.map(Helm::new),
             invited: 1,
             broken: 0,
             up: false,
@@ -150,53 +162,101 @@ impl Streams {
         if modest { 1 } else { self.count.wanted().clamp(1, MOST_STREAMS) }
     }
 
+    /// How many there are to be on each way.
+    fn targets(&mut self) -> Vec<(WayId, u32)> {
+        let wanted = self.wanted();
+        match &self.helm {
+            None => vec![(WayId::DIRECT, wanted)],
+            Some(helm) => helm.each().map(|way| (way, helm.target(way, wanted))).collect(),
+        }
+    }
+
     /// Connects until there are, or will be, as many as wanted.
     fn fill(&mut self, now: Time) {
-        let wanted = self.wanted();
-        let there = self.group.count() as u32;
-        if let Some(connector) = self.connector.clone()
-            && now >= self.retry_at
-            && self.broken < BREAKS
-        {
-            // After failures one at a time shows whether it works again.
-            let most = if self.failed > 0 { 1 } else { MOST_STREAMS };
-            let missing = wanted.saturating_sub(there + self.connecting);
-            for _ in 0..missing.min(most.saturating_sub(self.connecting)) {
-                self.connecting += 1;
-                let tell = Arc::clone(&self.tell);
-                connector.connect(Duration::ZERO, move || {
-                    tell(TransportNews::Internal(Internal::TcpFailed));
-                });
+        for (way, wanted) in self.targets() {
+            let there = self.group.count_on(way) as u32;
+            self.knock(now, way, wanted.saturating_sub(there));
+            if way == WayId::DIRECT {
+                self.invite(wanted, there);
+            }
+            for _ in (wanted..there).take(1) {
+                self.group.retire_one(way);
             }
         }
-        let cannot = self.connector.is_none() || (self.failed >= TURN && !self.reached);
+    }
+
+    /// Connects on a way where so many are missing.
+    fn knock(&mut self, now: Time, way: WayId, missing: u32) {
+        let Some(connector) = self.connector.clone() else { return };
+        let door = self.doors.entry(way).or_default();
+        if now < door.retry_at || self.broken >= BREAKS {
+            return;
+        }
+        // After failures one at a time shows whether it works again.
+        let most = if door.failed > 0 { 1 } else { MOST_STREAMS };
+        let missing = missing.saturating_sub(door.connecting);
+        for _ in 0..missing.min(most.saturating_sub(door.connecting)) {
+            door.connecting += 1;
+            let tell = Arc::clone(&self.tell);
+            let failed = move |why| {
+                tell(TransportNews::Internal(Internal::TcpFailed(way, why)));
+            };
+            if way == WayId::DIRECT {
+                connector.connect(Duration::ZERO, move || failed(String::new()));
+            } else {
+                let tell = Arc::clone(&self.tell);
+                let up = move |stream| {
+                    tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream), way)));
+                };
+                connector.connect_over(way, up, failed);
+            }
+        }
+    }
+
+    /// Asks the peer to connect where this end cannot.
+    fn invite(&mut self, wanted: u32, there: u32) {
+        let door = self.doors.entry(WayId::DIRECT).or_default();
+        let cannot = self.connector.is_none() || (door.failed >= TURN && !door.reached);
         if cannot && there > 0 && wanted > self.invited {
             self.invited = wanted;
             self.control.send(&Message::Channel(Word::Streams(wanted).encode()));
         }
-        for _ in (wanted..there).take(1) {
-            self.group.retire_one();
+    }
+
+    /// A connection on a way failed.
+    pub(in crate::transports) fn failed(&mut self, way: WayId, why: &str) {
+        let now = clock::now();
+        let there = self.group.count_on(way);
+        let door = self.doors.entry(way).or_default();
+        door.connecting = door.connecting.saturating_sub(1);
+        door.failed = door.failed.saturating_add(1);
+        let wait = (RETRY * (1 << door.failed.min(5))).min(RETRY_MOST);
+        door.retry_at = now + wait;
+        let hopeless = there == 0 && door.failed >= TURN && !door.reached;
+        if let Some(helm) = &mut self.helm
+            && (way != WayId::DIRECT || hopeless)
+        {
+            let why = if why.is_empty() { "no connection comes about" } else { why };
+            helm.failed(now, way, why);
         }
     }
 
-    /// A connection failed.
-    pub(in crate::transports) fn failed(&mut self) {
-        self.connecting = self.connecting.saturating_sub(1);
-        self.failed = self.failed.saturating_add(1);
-        let wait = (RETRY * (1 << self.failed.min(5))).min(RETRY_MOST);
-        self.retry_at = clock::now() + wait;
-    }
-
-    /// A connection is up.
-    pub(in crate::transports) fn connected(&mut self, stream: TcpStream) -> Vec<TransportNews> {
+    /// A connection on a way is up.
+    pub(in crate::transports) fn connected(
+        &mut self,
+        stream: TcpStream,
+        way: WayId,
+    ) -> Vec<TransportNews> {
         if matches!(stream, TcpStream::Client(_)) {
-            self.connecting = self.connecting.saturating_sub(1);
-            (self.failed, self.reached) = (0, true);
+            let door = self.doors.entry(way).or_default();
+            door.connecting = door.connecting.saturating_sub(1);
+            (door.failed, door.reached) = (0, true);
         }
-        if self.group.count() as u32 >= self.wanted() {
+        let wanted = self.targets().iter().find(|(on, _)| *on == way).map_or(0, |(_, n)| *n);
+        if self.group.count_on(way) as u32 >= wanted {
             return Vec::new();
         }
-        self.group.add(&self.tasks, stream);
+        self.group.add(&self.tasks, stream, way);
         self.record.came(self.group.count() as u32);
         // A short copy is over before the next look.
         let now = clock::now();
@@ -207,16 +267,27 @@ impl Streams {
         vec![TransportNews::Up(self.id, self.rank)]
     }
 
+    /// So much is left to move.
+    pub(in crate::transports) fn is_left(&mut self, left: Option<ByteCount>) {
+        if let Some(helm) = &mut self.helm {
+            helm.is_left(left);
+        }
+    }
+
     /// A stream is over; if it was the last, so is the transport.
     pub(in crate::transports) fn over(
         &mut self,
         why: &str,
         had: bool,
+        way: WayId,
         last: Option<Reading>,
     ) -> Vec<TransportNews> {
         self.record.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
         if had {
             self.broken += 1;
+            if let Some(helm) = self.helm.as_mut().filter(|_| way != WayId::DIRECT) {
+                helm.failed(clock::now(), way, why);
+            }
         }
         if self.group.count() > 0 || !std::mem::take(&mut self.up) {
             return Vec::new();
@@ -237,8 +308,20 @@ impl Streams {
             let readings = self.group.readings(now);
             self.record.look(now, &readings);
             self.starved = if self.group.is_starved() { self.starved + 1 } else { 0 };
-            if let Count::Auto(auto) = &mut self.count {
-                auto.look(now, &readings, self.starved < STARVED);
+            let busy = self.starved < STARVED;
+            // Between ways their number says nothing.
+            let plain = self.helm.as_ref().is_none_or(Helm::is_plain);
+            if let Count::Auto(auto) = &mut self.count
+                && plain
+            {
+                auto.look(now, &readings, busy);
+            }
+            let wanted = self.wanted();
+            if let Some(helm) = &mut self.helm {
+                helm.look(now, &self.group, &readings, (wanted, busy && !self.modest));
+                while let Some(way) = helm.poll_cut() {
+                    self.group.cut(way);
+                }
             }
         }
         self.group.relieve(now);
@@ -257,6 +340,9 @@ impl Streams {
         match &self.count {
             Count::Fixed(n) => report.asked = Some(*n),
             Count::Auto(auto) => report.reasons = auto.reasons(),
+        }
+        if let Some(helm) = &self.helm {
+            (report.ways, report.way_reasons) = helm.report(&self.group, clock::now());
         }
         Some(report)
     }

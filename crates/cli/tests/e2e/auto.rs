@@ -1,0 +1,133 @@
+//! `cp --via auto`: nothing is lost by a choice, whichever way it goes and whatever becomes of the
+//! depot.
+
+use std::fs;
+
+use crate::depots::{depot, passed_on};
+use crate::emulate::allowed;
+use crate::rig::{Ended, Rig, free_port};
+use crate::server::{serve, ticket};
+use crate::tree::{self, MIB, assert_same};
+
+fn last(ended: &Ended) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let mut done = lines.filter(|line: &serde_json::Value| line["event"] == "done");
+    done.next_back().unwrap_or_else(|| panic!("no last line: {text} {}", ended.stderr))
+}
+
+#[test]
+fn a_short_transfer_is_direct_and_a_depot_that_is_not_there_is_no_matter() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::odd(&rig.path("src/odd"));
+    tree::file(&rig.path("src/big"), 8 * MIB + 17, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let (there, place) = depot(&rig, &[]);
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let mut cp = rig.cp();
+    cp.args(["--ticket", &ticket(&rig), "--json", "--via", "auto", "--transport", "tcp"]);
+    cp.args(["--depots", &format!("{nobody},{place}")]);
+    cp.arg(tree_of(&rig)).arg(format!("pt://127.0.0.1:{port}/dst"));
+    let ended = rig.ok(&mut cp);
+    assert_same(&rig.path("src"), &rig.path("root/dst"));
+    let ways = &last(&ended)["streams"]["ways"];
+    assert_eq!(ways[0]["way"], "direct", "{ways}");
+    assert_eq!(ways.as_array().map(Vec::len), Some(3), "{ways}");
+    assert!(ways[0]["bytes"].as_u64() >= Some(8 * MIB), "{ways}");
+    assert!(passed_on(there).0 < MIB, "it went by the depot");
+    // What is fetched comes directly, and that is said.
+    let mut get = rig.cp();
+    get.args(["--ticket", &ticket(&rig), "--via", "auto", "--depots", &place]);
+    let back = rig.ok(get.arg(format!("pt://127.0.0.1:{port}/dst/")).arg(rig.path("back")));
+    assert!(back.stderr.contains("fetched directly"), "{}", back.stderr);
+    assert_same(&rig.path("src"), &rig.path("back"));
+}
+
+fn tree_of(rig: &Rig) -> std::ffi::OsString {
+    crate::rig::contents(&rig.path("src"))
+}
+
+const TOPOLOGY: &str = r#"
+[[link]]
+name = "west"
+from = "near"
+to = "mid"
+rate = "100mbit"
+rtt = "10ms"
+[[link]]
+name = "east"
+from = "mid"
+to = "far"
+rate = "100mbit"
+rtt = "10ms"
+"#;
+
+/// A transfer that history sends over a depot at once, which then meets `signal`.
+fn the_depot_meets(signal: &str) {
+    let rig = Rig::local();
+    if !allowed(&rig) {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let dir = rig.path("");
+    let dir = dir.display();
+    fs::create_dir(rig.path("served")).expect("a folder");
+    fs::write(rig.path("topology.toml"), TOPOLOGY).expect("a file");
+    tree::file(&rig.path("big"), 40 * MIB + 3, 1);
+    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
+    fs::write(rig.path("keys"), shown.stdout).expect("a file");
+    let far = format!(
+        "XDG_CONFIG_HOME={dir}/fc XDG_STATE_HOME={dir}/fs exec {program} serve --root {dir}/served \
+         --listen 0.0.0.0:7876 --authorized-keys {dir}/keys"
+    );
+    let mid = format!(
+        "echo $$ > {dir}/pid; XDG_CONFIG_HOME={dir}/mc XDG_STATE_HOME={dir}/ms exec {program} depot \
+         --listen 0.0.0.0:7879 --allow 10.77.0.0/24 --authorized-keys {dir}/keys"
+    );
+    // Rows as twelve earlier transfers have left them.
+    let near = format!(
+        r#"
+        rows={dir}/ns/packtrain/transfers
+        mkdir -p $rows
+        depot=$PACKTRAIN_HOST_MID:7879
+        for n in 1 2 3 4 5 6 7 8 9 a b c; do
+            printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"source","from_host":"%s","to_host":"%s","transport":"tcp","tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
+                $n $n $(date +%s)000000000 $(uname -n) $PACKTRAIN_HOST_FAR $depot > $rows/$n.json
+        done
+        sleep 1
+        XDG_STATE_HOME={dir}/ns {program} cp --json --transport tcp --accept-new-host --streams 4 \
+            --via auto --depots $depot {dir}/big pt://$PACKTRAIN_HOST_FAR:7876/big > {dir}/out &
+        sleep 2
+        kill -{signal} $(cat {dir}/pid)
+        wait $!
+        code=$?
+        kill -CONT $(cat {dir}/pid)
+        exit $code
+        "#
+    );
+    let mut run = rig.packtrain();
+    run.args(["emulate", "--best-effort", "--topology"]).arg(rig.path("topology.toml"));
+    run.args(["--on", "near", "--start", &format!("far={far}")]);
+    run.args(["--start", &format!("mid={mid}"), "--", "sh", "-c", &near]);
+    let ended = rig.ok(&mut run);
+    let same = fs::read(rig.path("served/big")).ok() == fs::read(rig.path("big")).ok();
+    assert!(same, "{}", ended.stderr);
+    let out = fs::read(rig.path("out")).expect("what cp told");
+    let done = last(&Ended { stdout: out, ..ended });
+    let streams = &done["streams"];
+    let bytes = |n: usize| streams["ways"][n]["bytes"].as_u64();
+    assert!(bytes(0) > Some(MIB) && bytes(1) > Some(MIB), "{streams}");
+    let reasons = streams["way_reasons"].to_string();
+    assert!(reasons.contains("taken") && reasons.contains("going on: direct"), "{reasons}");
+}
+
+#[test]
+fn a_depot_killed_in_the_middle_is_left_for_the_direct_way() {
+    the_depot_meets("KILL");
+}
+
+#[test]
+fn a_depot_frozen_in_the_middle_is_left_for_the_direct_way() {
+    the_depot_meets("STOP");
+}
