@@ -92,7 +92,7 @@ fn the_depot_meets(signal: &str) {
         mkdir -p $rows
         depot=$PACKTRAIN_HOST_MID:7879
         for n in 1 2 3 4 5 6 7 8 9 a b c; do
-            printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"source","from_host":"%s","to_host":"%s","transport":"tcp","tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
+            printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"source","from_host":"%s","to_host":"%s","transport":"tcp","streams":4,"tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
                 $n $n $(date +%s)000000000 $(uname -n) $PACKTRAIN_HOST_FAR $depot > $rows/$n.json
         done
         sleep 1
