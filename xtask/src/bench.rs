@@ -8,6 +8,7 @@ mod lab;
 mod machine;
 mod netns;
 mod raw;
+mod relay;
 mod report;
 mod rivals;
 mod small;
@@ -28,6 +29,8 @@ const NEEDS: &[Need] = &[
     Need { program: "ssh", package: "openssh-client", for_what: "everything over ssh" },
     Need { program: "sshd", package: "openssh-server", for_what: "everything over ssh" },
     Need { program: "ip", package: "iproute2", for_what: "the two namespaces" },
+    Need { program: "haproxy", package: "haproxy", for_what: "a relay beside our depot" },
+    Need { program: "socat", package: "socat", for_what: "a relay beside our depot" },
     Need { program: "g++", package: "g++", for_what: "the UDT4 program" },
 ];
 
@@ -109,8 +112,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "wan" => wan::run(&lab, &plan, &mut report)?,
             "starved" => starved::run(&lab, &plan, &mut report)?,
             "streams" => streams::run(&lab, &plan, &mut report)?,
+            "relay" => relay::run(&lab, &plan, &mut report)?,
             "congested" => starved::congested(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: raw, file, small, wan, streams, starved, congested"),
+            other => {
+                bail!("no suite {other}: raw, file, small, wan, streams, relay, starved, congested")
+            }
         }
     }
     drop(limit);
@@ -158,7 +164,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        plan.suites = ["raw", "file", "small", "wan", "streams", "starved", "congested"]
+        plan.suites = ["raw", "file", "small", "wan", "streams", "relay", "starved", "congested"]
             .map(str::to_owned)
             .to_vec();
     }

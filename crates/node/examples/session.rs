@@ -3,14 +3,16 @@
 //! ```text
 //! session take ADDR:PORT                                 reads and throws away what comes
 //! session give KEYFILE DEPOT DEST:PORT SECONDS [N]       sends to DEST over DEPOT, N at a time
+//! session give - DEPOT DEST:PORT SECONDS [N]             the same without a header, for other relays
 //! ```
 //!
-//! KEYFILE is a private key as `packtrain key` makes it; the depot must know its public half.
+//! KEYFILE is a private key as `packtrain key` makes it; the depot must know its public half. The rate counts until the last
+//! byte has been taken. `each` are the bytes of the sessions when time was up: the least, the median and the most.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "an example that measures")]
 
 use std::error::Error;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use packtrain_io::tcp::Identity;
@@ -44,23 +46,43 @@ fn take(at: &str) -> Done<()> {
 }
 
 fn give(key: &str, depot: &str, to: &str, seconds: &str, n: &str) -> Done<()> {
-    let identity = Identity::load_file(key.as_ref())?;
+    let identity = (key != "-").then(|| Identity::load_file(key.as_ref())).transpose()?;
     let (depot, to): (Place, Place) = (depot.parse()?, to.parse()?);
     let limit = Duration::from_secs_f64(seconds.parse()?);
     let begun = Instant::now();
-    let sent: Vec<u64> = std::thread::scope(|scope| {
-        let one = || send(&identity, &depot, &to, limit);
-        let running: Vec<_> = (0..n.parse().unwrap_or(1)).map(|_| scope.spawn(one)).collect();
+    let mut sent: Vec<u64> = std::thread::scope(|scope| {
+        let one = || send(identity.as_ref(), &depot, &to, limit);
+        let running: Vec<_> = (0..n.parse::<u32>()?.max(1)).map(|_| scope.spawn(one)).collect();
         running.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Done<_>>()
     })?;
+    let spent = begun.elapsed().as_secs_f64();
+    sent.sort_unstable();
     let all: u64 = sent.iter().sum();
-    let rate = all as f64 * 8.0 / begun.elapsed().as_secs_f64() / 1e9;
-    let (least, most) = (sent.iter().min().unwrap_or(&0), sent.iter().max().unwrap_or(&0));
-    println!("{} sessions, {all} bytes, {rate:.2} Gbit/s, each {least} to {most}", sent.len());
+    let each = [sent[0], sent[sent.len() / 2], sent[sent.len() - 1]];
+    println!(
+        "{{\"sessions\":{},\"bytes\":{all},\"seconds\":{spent:.3},\"goodput_bps\":{:.0},\"each\":{each:?}}}",
+        sent.len(),
+        all as f64 * 8.0 / spent
+    );
     Ok(())
 }
 
-fn send(identity: &Identity, depot: &Place, to: &Place, limit: Duration) -> Done<u64> {
+fn send(identity: Option<&Identity>, depot: &Place, to: &Place, limit: Duration) -> Done<u64> {
+    let mut socket = TcpStream::connect(depot.to_string())?;
+    if let Some(identity) = identity {
+        ask(&mut socket, identity, depot, to)?;
+    }
+    let (piece, begun, mut sent) = (vec![7; 1 << 18], Instant::now(), 0);
+    while begun.elapsed() < limit {
+        sent += socket.write(&piece)? as u64;
+    }
+    socket.shutdown(Shutdown::Write)?;
+    // The other end closes when it has read it all.
+    socket.read_to_end(&mut Vec::new())?;
+    Ok(sent)
+}
+
+fn ask(socket: &mut TcpStream, identity: &Identity, depot: &Place, to: &Place) -> Done<()> {
     let session = Session {
         kind: Kind::Synchronous,
         id: SessionId(entropy::bytes()),
@@ -73,7 +95,6 @@ fn send(identity: &Identity, depot: &Place, to: &Place, limit: Duration) -> Done
         spool: None,
     };
     let header = session.seal(identity.public().0, |text| identity.sign(text))?;
-    let mut socket = TcpStream::connect(depot.to_string())?;
     socket.write_all(&header.write())?;
     let mut answer = vec![0; ANSWER_HEAD];
     socket.read_exact(&mut answer)?;
@@ -83,9 +104,5 @@ fn send(identity: &Identity, depot: &Place, to: &Place, limit: Duration) -> Done
     if let Answer::Refused(refusal) = Answer::read(&answer)? {
         return Err(refusal.into());
     }
-    let (piece, begun, mut sent) = (vec![7; 1 << 20], Instant::now(), 0);
-    while begun.elapsed() < limit {
-        sent += socket.write(&piece)? as u64;
-    }
-    Ok(sent)
+    Ok(())
 }

@@ -83,6 +83,33 @@ impl Background {
         Ok(Self(child))
     }
 
+    /// Processor time that it and what it started have used, and the most memory that any of them had, in
+    /// bytes.
+    pub(super) fn used(&self) -> Result<(Duration, u64)> {
+        let mut all = (Duration::ZERO, 0);
+        let mut next = vec![self.0.id()];
+        while let Some(id) = next.pop() {
+            let at = |name: &str| fs::read_to_string(format!("/proc/{id}/{name}"));
+            // One that has ended meanwhile counts in its parent.
+            let (Ok(stat), Ok(status)) = (at("stat"), at("status")) else { continue };
+            let fields = stat.rsplit(')').next().unwrap_or_default();
+            // User and system time, its own and that of children that have ended, in hundredths.
+            let ticks: u64 = fields
+                .split_whitespace()
+                .skip(11)
+                .take(4)
+                .filter_map(|n| n.parse::<u64>().ok())
+                .sum();
+            all.0 += Duration::from_millis(10 * ticks);
+            let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let most = most.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+            all.1 = all.1.max(most.unwrap_or(0) << 10);
+            let children = at(&format!("task/{id}/children")).unwrap_or_default();
+            next.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        }
+        Ok(all)
+    }
+
     /// Waits for its end and gives what it wrote to stdout.
     pub(super) fn output(mut self, patience: Duration) -> Result<String> {
         wait(&mut self.0, patience)?;

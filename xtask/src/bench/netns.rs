@@ -46,6 +46,81 @@ impl Pair {
     }
 }
 
+/// Three namespaces in a row, joined by two pairs of virtual interfaces.
+pub(super) struct Chain {
+    names: [String; 3],
+}
+
+impl Chain {
+    /// The relay's address as the sender sees it.
+    pub(super) const RELAY: &str = "10.98.1.2";
+    /// The receiver's address, which the sender cannot reach.
+    pub(super) const RECEIVER: &str = "10.98.2.2";
+    /// The network of receivers.
+    pub(super) const RECEIVERS: &str = "10.98.2.0/24";
+
+    /// Makes the namespaces; needs root.
+    pub(super) fn new() -> Result<Self> {
+        let id = std::process::id();
+        let chain = Self { names: ["a", "b", "c"].map(|part| format!("ptb{id}{part}")) };
+        for name in &chain.names {
+            ip(&["netns", "add", name]).context("making a namespace (root?)")?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+        }
+        for (hop, ends) in chain.names.windows(2).enumerate() {
+            let net = format!("10.98.{}", hop + 1);
+            let devices = [format!("ptb{hop}l"), format!("ptb{hop}r")];
+            ip(&[
+                "link",
+                "add",
+                &devices[0],
+                "netns",
+                &ends[0],
+                "mtu",
+                "1500",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                &devices[1],
+                "netns",
+                &ends[1],
+                "mtu",
+                "1500",
+            ])?;
+            for (at, (name, device)) in ends.iter().zip(&devices).enumerate() {
+                let address = format!("{net}.{}/24", at + 1);
+                ip(&["-n", name, "address", "add", &address, "dev", device])?;
+                ip(&["-n", name, "link", "set", device, "up"])?;
+            }
+        }
+        Ok(chain)
+    }
+
+    /// A program in the first namespace.
+    pub(super) fn sender(&self, program: &str) -> Command {
+        inside(&self.names[0], program)
+    }
+
+    /// A program in the second namespace.
+    pub(super) fn relay(&self, program: &str) -> Command {
+        inside(&self.names[1], program)
+    }
+
+    /// A program in the third namespace.
+    pub(super) fn receiver(&self, program: &str) -> Command {
+        inside(&self.names[2], program)
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
 impl Drop for Pair {
     fn drop(&mut self) {
         for name in &self.names {
