@@ -17,6 +17,7 @@ mod loss;
 mod perf;
 mod predict;
 mod route;
+mod send;
 mod serve;
 mod settings;
 mod sim;
@@ -45,6 +46,7 @@ pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use route::{EpsilonArg, RouteArgs};
+pub(crate) use send::{ClaimArgs, SendArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, nearness, options, variable};
 pub(crate) use sim::{
@@ -88,6 +90,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Relay sessions in the middle of a path, for known keys to named places.
     Depot(Box<DepotArgs>),
+    /// Send to depots that keep it for those who come later.
+    Send(Box<SendArgs>),
+    /// Get what was sent to depots, with its ticket.
+    Claim(Box<ClaimArgs>),
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
     /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
@@ -151,6 +157,8 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
         Command::Later(later) => return Err(Exit::usage(later.refusal())),
         Command::Cp(args) => args.output.settle(&own)?,
         Command::Verify(args) => args.output.settle(&own)?,
+        Command::Send(args) => args.output.settle(&own)?,
+        Command::Claim(args) => args.output.settle(&own)?,
         _ => {}
     }
     Ok(Parsed { command, matches: own, settings })

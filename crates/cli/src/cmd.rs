@@ -18,6 +18,7 @@ mod perf;
 mod predict;
 mod request;
 mod route;
+mod send;
 mod serve;
 mod sim;
 mod stores;
@@ -37,6 +38,8 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Verify(args) => Ok(cp::verify(&args, &matches, line)),
         Command::Serve(args) => serve::run(&args),
         Command::Depot(args) => depot::run(&args),
+        Command::Send(args) => Ok(send::send(&args, &matches, line)),
+        Command::Claim(args) => Ok(send::claim(&args, line)),
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::History(args) => history::run(&args),

@@ -85,7 +85,7 @@ impl Exit {
         let code = self.report();
         let command = line.get(1).and_then(|word| word.to_str());
         match (failed.filter(|_| asked), command) {
-            (Some(error), Some("cp" | "verify")) => {
+            (Some(error), Some("cp" | "verify" | "send" | "claim")) => {
                 done::print(&done::Cp::new(&Outcome::from(error), code, None));
             }
             (Some(error), Some("sim")) => crate::out::sim::failed(&error.text, code.0),

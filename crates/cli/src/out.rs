@@ -1,6 +1,7 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
 pub(crate) mod date;
+pub(crate) mod deposit;
 pub(crate) mod depot;
 pub(crate) mod diagnose;
 pub(crate) mod done;

@@ -34,7 +34,8 @@ pub use cp::{
     CpRequest, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice, TransportShare,
 };
 pub use depot::{
-    AllowError, AllowRule, DepotLimits, DepotReporter, DepotRequest, DepotSession, DepotStats,
+    AllowError, AllowRule, DepotKept, DepotLimits, DepotReporter, DepotRequest, DepotSession,
+    DepotSpool, DepotStats, SpoolStats,
 };
 pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Options, Resume, Summary};

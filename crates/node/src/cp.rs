@@ -11,7 +11,7 @@ use packtrain_io::tcp::tune::check_congestion;
 use packtrain_proto::session::Host;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::api::{
     CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
@@ -36,9 +36,18 @@ use watch::Watch;
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
 pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    again(&request, reporter, || once(&request, reporter))
+}
+
+/// Does it again after temporary failures, as often as the request allows.
+pub(crate) fn again(
+    request: &CpRequest,
+    reporter: &dyn Reporter,
+    mut once: impl FnMut() -> Result<Outcome, NodeError>,
+) -> Result<Outcome, NodeError> {
     let (mut tries, mut begun) = (0, false);
     loop {
-        let mut result = once(&request, reporter);
+        let mut result = once();
         match &mut result {
             Ok(outcome) => begun |= outcome.resumable,
             // An earlier try left something to go on from.
@@ -56,7 +65,7 @@ pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeE
         tries += 1;
         let text = format!("{text}; trying again in {pause} ({tries} of {})", request.retries);
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
-        sleep(pause, &request);
+        sleep(pause, request);
     }
 }
 
@@ -93,14 +102,57 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     let watch = Watch::new(reporter, request);
     let ended = match (local_source, local_dest) {
         _ if store => store_copy(request, &watch),
-        (true, true) => local(request, &watch),
+        (true, true) => copy_here(request, &watch),
         (true, false) => push(request, &watch),
         (false, true) => pull(request, &watch),
         (false, false) => third_party(request, &watch),
     };
+    close(request, &watch, begun, ended, reporter)
+}
+
+/// A copy here from a session that depots keep, of which its sender named so many sources.
+pub(crate) fn claimed(
+    request: &CpRequest,
+    spec: SourceSpec,
+    sources: usize,
+    reporter: &dyn Reporter,
+) -> Result<Outcome, NodeError> {
+    let begun = clock::now();
+    let watch = Watch::new(reporter, request);
+    let work = || {
+        let spool = match request.dest {
+            Location::Stdio => Some(watch::Spool::make()?),
+            _ => None,
+        };
+        let destination = match &spool {
+            Some(spool) => spool.destination(),
+            None => Destination { sources, ..destination(request)? },
+        };
+        let (outcome, mut moved) = local(request, &watch, spec, destination)?;
+        for share in &mut moved.shares {
+            "depots".clone_into(&mut share.0);
+        }
+        if let Some(spool) = spool
+            && outcome.failure.is_none()
+        {
+            spool.emit()?;
+        }
+        Ok((outcome, moved))
+    };
+    let ended = work();
+    close(request, &watch, begun, ended, reporter)
+}
+
+fn close(
+    request: &CpRequest,
+    watch: &Watch<'_>,
+    begun: Time,
+    ended: Result<Ended, NodeError>,
+    reporter: &dyn Reporter,
+) -> Result<Outcome, NodeError> {
     let (result, said) = match ended {
         Ok((outcome, moved)) => {
-            let outcome = finish(request, outcome, moved, &watch, clock::now().since(begun));
+            let outcome = finish(request, outcome, moved, watch, clock::now().since(begun));
             let said =
                 watch.book().close(&outcome, request.options.dry_run && !request.options.verify);
             (Ok(outcome), said)
@@ -313,24 +365,36 @@ fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
 
 type Ended = (packtrain_transfer::Outcome, Moved);
 
-/// Both ends in this process.
-fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+/// From here to here.
+fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     if matches!(request.dest, Location::Stdio) {
         return Err(usage("from here to standard output: use cat"));
     }
+    let (outcome, mut moved) = local(request, watch, source_spec(request)?, destination(request)?)?;
+    for share in &mut moved.shares {
+        "local".clone_into(&mut share.0);
+    }
+    Ok((outcome, moved))
+}
+
+/// Both ends in this process.
+fn local(
+    request: &CpRequest,
+    watch: &Watch<'_>,
+    spec: SourceSpec,
+    destination: Destination,
+) -> Result<Ended, NodeError> {
     let (near, far) = control::pair().map_err(|e| {
         NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
-    let destination = destination(request)?;
     let plan = Ask { choice: 3, ..ask(request) };
     // Between two ends of one process nothing leaves the machine: no policy on transports.
     let limits = Allowed { transports: None, ..own_limits(request)? };
     let plan = plan.plan(Hints::default(), &limits, request.options.rate_bps);
-    let spec = source_spec(request)?;
     let options = request.options.clone();
     let sink_stop = Stop::new(request.stop.clone());
     let transports = SinkTransports::new(plan.clone(), far.tx.clone());
-    let (outcome, mut moved) = std::thread::scope(|scope| {
+    let ended = std::thread::scope(|scope| {
         let sink_options = options.clone();
         let sink = scope.spawn(move || {
             let tx = far.tx.clone();
@@ -368,10 +432,7 @@ fn local(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
             if sink.failure.is_some() || outcome.failure.is_none() { sink } else { outcome };
         (better, moved)
     });
-    for share in &mut moved.shares {
-        "local".clone_into(&mut share.0);
-    }
-    Ok((outcome, moved))
+    Ok(ended)
 }
 
 /// From or to somebody else's server.

@@ -3,12 +3,14 @@
 //! A session is a header and behind it a byte stream that is sealed from end to end; the depot
 //! reads the header and nothing else (`packtrain_proto::session`). `policy` says where sessions may
 //! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
-//! counted. Nothing is written to a disk here.
+//! counted,
+//! `spool` what is kept on a disk for those who come later.
 
 mod admission;
 mod metrics;
 mod policy;
 mod relay;
+mod spool;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +29,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::api::{
-    DepotReporter, DepotRequest, DepotSession, NodeError, Notice, NoticeLevel, StopHandle,
+    DepotKept, DepotReporter, DepotRequest, DepotSession, NodeError, Notice, NoticeLevel,
+    StopHandle,
 };
 use crate::authorized::AuthorizedKeys;
 use crate::{keys, runtime, serve};
@@ -37,9 +40,11 @@ pub(crate) use relay::{read_answer, write_all};
 pub use admission::DepotLimits;
 pub use metrics::DepotStats;
 pub use policy::{AllowError, AllowRule};
+pub use spool::{DepotSpool, SpoolStats};
 
 use admission::{Admission, Pool};
 use metrics::Counters;
+use spool::Spool;
 
 /// Connections that have not said yet what they want; more are dropped.
 const MOST_STRANGERS: usize = 512;
@@ -58,6 +63,7 @@ const LAST: Duration = Duration::from_millis(500);
 enum Told {
     Session(DepotSession),
     Stats(DepotStats),
+    Kept(DepotKept),
     Notice(Notice),
 }
 
@@ -74,6 +80,7 @@ struct Depot {
     pool: Pool,
     guard: Mutex<Guard>,
     counters: Counters,
+    spool: Option<Arc<Spool>>,
     measured: Mutex<(DataRate, f64)>,
     tell: Sender<Told>,
 }
@@ -91,7 +98,9 @@ impl Depot {
     fn stats(&self) -> DepotStats {
         let (rate, load) = *self.measured.lock().expect("no holder panics");
         let sessions = self.admission.lock().expect("no holder panics").sessions();
-        DepotStats { sessions, rate, held: self.pool.lent(), load, ..self.counters.stats() }
+        let spool = self.spool.as_ref().map(|spool| spool.stats());
+        let held = self.pool.lent();
+        DepotStats { sessions, rate, held, load, spool, ..self.counters.stats() }
     }
 
     /// Measures itself, and tells of it now and then, for ever.
@@ -107,6 +116,9 @@ impl Depot {
             (looked, before) = (now, bytes);
             *self.measured.lock().expect("no holder panics") = (rate, load);
             self.admission.lock().expect("no holder panics").measured(now, rate, load);
+            if let Some(spool) = &self.spool {
+                spool::sweep(&self, spool);
+            }
             if now.since(told) >= interval {
                 told = now;
                 self.tell(Told::Stats(self.stats()));
@@ -194,6 +206,7 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), No
                 match word {
                     Told::Session(session) => reporter.session(&session),
                     Told::Stats(stats) => reporter.stats(&stats),
+                    Told::Kept(kept) => reporter.kept(&kept),
                     Told::Notice(notice) => reporter.notice(&notice),
                 }
             }
@@ -238,7 +251,17 @@ fn listen_and_relay(
         }
         None => None,
     };
+    let spool = match request.spool.map(Spool::open).transpose()? {
+        Some((spool, warnings)) => {
+            for text in warnings {
+                reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+            Some(Arc::new(spool))
+        }
+        None => None,
+    };
     let depot = Arc::new(Depot {
+        spool,
         id: DepotId(entropy::bytes()),
         allow: request.allow,
         hop_limit: usize::from(request.hop_limit),
@@ -258,6 +281,9 @@ fn listen_and_relay(
         tell,
     });
     reporter.listening(bound, metrics.as_ref().map(|(_, bound)| *bound));
+    if let Some(kept) = &depot.spool {
+        spool::resume(&depot, kept);
+    }
     let watching = tokio::spawn(Arc::clone(&depot).watch(request.interval));
     let answering = metrics.map(|(listener, _)| {
         let depot = Arc::clone(&depot);

@@ -9,6 +9,7 @@ pub mod authorized;
 pub mod config;
 pub mod cp;
 pub mod demo;
+pub mod deposit;
 pub mod depot;
 pub mod diagnose;
 pub mod forecast;

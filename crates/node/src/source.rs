@@ -3,6 +3,7 @@
 //! Threads: this one drives the machine; `walk` lists the sources; the reader's threads read and
 //! hash chunks; each transport has its own.
 
+mod collected;
 mod holes;
 mod table;
 mod walk;
@@ -18,6 +19,7 @@ use packtrain_units::{ByteCount, Duration, Offset, Time};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::api::{Notice, NoticeLevel};
 use crate::control::{Control, Incoming, spawn};
 use crate::diagnose::meter::Meters;
 use crate::diagnose::watch::{EndWatch, suite};
@@ -26,6 +28,7 @@ use crate::reader::{self, ReadEvent, Reader};
 use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
+pub(crate) use collected::{Collected, collect};
 pub(crate) use table::Table;
 use walk::Credit;
 pub(crate) use walk::{SourceSpec, filters};
@@ -68,10 +71,19 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
     let meters = Arc::<Meters>::default();
     let reader = {
         let news = news.clone();
-        let files = table::Files::new(Arc::clone(&table), Arc::clone(&meters));
-        Reader::new(files, Arc::clone(&meters), move |event| {
+        let tell = move |event| {
             let _ = news.send(News::Read(event));
-        })
+        };
+        match &setup.spec {
+            SourceSpec::Kept(kept) => {
+                let pieces = table::KeptPieces(kept.clone(), Arc::clone(&meters));
+                Reader::new(pieces, Arc::clone(&meters), tell)
+            }
+            _ => {
+                let files = table::Files::new(Arc::clone(&table), Arc::clone(&meters));
+                Reader::new(files, Arc::clone(&meters), tell)
+            }
+        }
     };
     walk::start(
         setup.spec.clone(),
@@ -167,6 +179,11 @@ impl Runner<'_> {
             if let Some(failure) = self.setup.stop.take() {
                 self.source.cancel(clock::now(), failure);
             }
+            if let SourceSpec::Kept(kept) = &self.setup.spec {
+                for text in kept.said() {
+                    self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+                }
+            }
             let now = clock::now();
             self.setup.transports.is_left(left(&self.source.totals()));
             for item in self.setup.transports.poll(now, self.setup.observer) {
@@ -258,6 +275,10 @@ impl Runner<'_> {
             News::Refuse(failure) => self.source.cancel(now, failure),
             News::Read(ReadEvent::Read(chunk, digests)) => {
                 self.source.on_chunk_read(now, chunk, digests);
+            }
+            // Nobody can be asked at the moment: it is not about one file.
+            News::Read(ReadEvent::Failed(_, failure)) if failure.kind == FailureKind::Temporary => {
+                self.source.cancel(now, failure);
             }
             News::Read(ReadEvent::Failed(entry, failure)) => {
                 self.source.on_entry_failed(now, entry, failure);

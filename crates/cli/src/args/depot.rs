@@ -62,10 +62,33 @@ pub(crate) struct DepotArgs {
     /// Tell figures in Prometheus' format here, on this machine only, such as 127.0.0.1:9797.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) spool: SpoolArgs,
     /// How often figures are told with --json.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub(crate) interval: Duration,
     /// Events as JSON on stdout, one a line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Sessions that are kept for those who come later.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sessions that are kept")]
+pub(crate) struct SpoolArgs {
+    /// Keep sessions here whose receivers come later (`send`, `claim`); one depot for each directory.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) spool: Option<PathBuf>,
+    /// The most bytes of all sessions.
+    #[arg(long, value_name = "SIZE", default_value = "100GiB", value_parser = values::size)]
+    pub(crate) spool_quota: ByteCount,
+    /// The most bytes of one key's sessions [default: --spool-quota].
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(crate) spool_key_quota: Option<ByteCount>,
+    /// The longest time that a session is kept.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = values::duration)]
+    pub(crate) spool_ttl: Duration,
+    /// Bytes of the disk that are left free.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = values::size)]
+    pub(crate) spool_free: ByteCount,
 }

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 use packtrain_node::api::{AllowError, AllowRule, Place, PortRange, TransportChoice};
+use packtrain_node::deposit::{DepotPlan, PlanError};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::history::When;
@@ -134,6 +135,11 @@ pub(crate) fn via(text: &str) -> Result<Via, String> {
         Some((_, place)) => Err(format!("{place} is there twice: name each depot once")),
         None => Ok(Via::Over(places)),
     }
+}
+
+/// Depots one behind the other, or a tree.
+pub(crate) fn plan(text: &str) -> Result<DepotPlan, String> {
+    text.parse().map_err(|error: PlanError| error.to_string())
 }
 
 /// Where a depot connects to.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use packtrain_node::api::{
-    CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, Outcome, Resume,
+    CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, NodeError, Outcome, Resume,
 };
 use packtrain_units::DataRate;
 
@@ -38,7 +38,8 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString])
     }
 }
 
-fn failed(exit: Exit, json: bool) -> Code {
+/// Says why nothing was done.
+pub(super) fn failed(exit: Exit, json: bool) -> Code {
     let error = exit.into_error();
     let code = Code(error.exit_code());
     complain(&error.text);
@@ -48,17 +49,27 @@ fn failed(exit: Exit, json: bool) -> Code {
     code
 }
 
-struct Run<'a> {
-    output: &'a OutputArgs,
-    line: &'a [OsString],
+/// A copy of whatever kind, told as it was asked for.
+pub(super) struct Run<'a> {
+    pub(super) output: &'a OutputArgs,
+    pub(super) line: &'a [OsString],
     /// The rate asked for, before the site's ceiling.
-    asked: Option<DataRate>,
+    pub(super) asked: Option<DataRate>,
     /// `--error-on-no-transfer`.
-    nine: bool,
+    pub(super) nine: bool,
 }
 
 impl Run<'_> {
-    fn go(&self, mut request: CpRequest) -> Code {
+    fn go(&self, request: CpRequest) -> Code {
+        self.go_by(request, |request, teller| packtrain_node::cp::run(request, teller))
+    }
+
+    /// Runs `copy`, which does what is asked for.
+    pub(super) fn go_by(
+        &self,
+        mut request: CpRequest,
+        copy: impl FnOnce(CpRequest, &Teller) -> Result<Outcome, NodeError>,
+    ) -> Code {
         let work = Work::of(&request.options);
         let teller = match Teller::new(self.output, work) {
             Ok(teller) => teller,
@@ -71,7 +82,7 @@ impl Run<'_> {
         if self.output.explain {
             teller.explain(explain::before(&request, self.asked));
         }
-        let result = packtrain_node::cp::run(request, &teller);
+        let result = copy(request, &teller);
         teller.finish();
         let outcome = result.unwrap_or_else(Outcome::from);
         if self.output.explain {

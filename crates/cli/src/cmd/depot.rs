@@ -1,6 +1,6 @@
 //! `depot`.
 
-use packtrain_node::api::{DepotLimits, DepotRequest, StopHandle};
+use packtrain_node::api::{DepotLimits, DepotRequest, DepotSpool, StopHandle};
 
 use super::serve::ended;
 use crate::args::DepotArgs;
@@ -31,6 +31,13 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
         copy: args.copy,
         metrics: args.metrics.clone(),
         interval: args.interval,
+        spool: args.spool.spool.clone().map(|dir| DepotSpool {
+            dir,
+            quota: args.spool.spool_quota,
+            key_quota: args.spool.spool_key_quota,
+            keep: args.spool.spool_ttl,
+            free: args.spool.spool_free,
+        }),
         stop: stop.clone(),
     };
     signals::watch(&stop, true);

@@ -355,7 +355,7 @@ fn resume(args: &CpArgs, matches: &ArgMatches) -> Resume {
 }
 
 /// Mode, times, owner.
-fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
+pub(super) fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
     let Some(list) = list else { return Ok((true, true, false)) };
     let (mut mode, mut times, mut owner) = (false, false, false);
     for word in list.split(',').map(str::trim) {
@@ -381,7 +381,7 @@ fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
 }
 
 /// The rules in the order in which they were given, and the list of files.
-fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Options, Exit> {
+pub(super) fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Options, Exit> {
     let mut rules: Vec<(usize, String)> = Vec::new();
     let mut add = |id: &str, values: Vec<String>| {
         let indices = matches.indices_of(id).into_iter().flatten();

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use packtrain_node::api::{DepotReporter, DepotSession, DepotStats, Notice, NoticeLevel};
+use packtrain_node::api::{
+    DepotKept, DepotReporter, DepotSession, DepotStats, Notice, NoticeLevel, SpoolStats,
+};
 use serde::Serialize;
 
 use super::done::seconds;
@@ -50,6 +52,51 @@ struct Stats<'a> {
     held_bytes: u64,
     held_bytes_max: u64,
     load_per_core: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spool: Option<Spool>,
+}
+
+/// Of sessions that are kept.
+#[derive(Serialize)]
+struct Spool {
+    sessions: u64,
+    bytes: u64,
+    reserved_bytes: u64,
+    deposited: u64,
+    forwarded: u64,
+    claimed_bytes: u64,
+    expired: u64,
+    released: u64,
+    refused: u64,
+    dropped: u64,
+}
+
+impl Spool {
+    fn new(stats: &SpoolStats) -> Self {
+        Self {
+            sessions: stats.sessions,
+            bytes: stats.bytes.get(),
+            reserved_bytes: stats.reserved.get(),
+            deposited: stats.deposited,
+            forwarded: stats.forwarded,
+            claimed_bytes: stats.claimed.get(),
+            expired: stats.expired,
+            released: stats.released,
+            refused: stats.refused,
+            dropped: stats.dropped,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Kept<'a> {
+    event: &'static str,
+    what: &'a str,
+    session: &'a str,
+    key: &'a str,
+    bytes: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    to: &'a str,
 }
 
 #[derive(Serialize)]
@@ -111,7 +158,19 @@ impl DepotReporter for Station {
             held_bytes: stats.held.0.get(),
             held_bytes_max: stats.held.1.get(),
             load_per_core: stats.load,
+            spool: stats.spool.as_ref().map(Spool::new),
         });
+    }
+
+    fn kept(&self, kept: &DepotKept) {
+        let DepotKept { what, session, key, bytes, place } = kept;
+        if self.json {
+            let bytes = bytes.get();
+            json_line(&Kept { event: "spool", what, session, key, bytes, to: place });
+            return;
+        }
+        let to = if place.is_empty() { String::new() } else { format!(" to {place}") };
+        complain(&clean(&format!("session {session} of {key}: {what}{to}, {bytes}")));
     }
 
     fn notice(&self, notice: &Notice) {

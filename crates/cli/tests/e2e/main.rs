@@ -20,6 +20,7 @@ mod postgres;
 mod rig;
 mod s3;
 mod server;
+mod spool;
 mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]
 mod sshd;

@@ -7,7 +7,7 @@ use packtrain_units::{ByteCount, Duration};
 
 use super::report::Notice;
 use super::stop::StopHandle;
-pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotStats};
+pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotSpool, DepotStats, SpoolStats};
 
 /// `depot`.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct DepotRequest {
     pub metrics: Option<String>,
     /// How often figures are told.
     pub interval: Duration,
+    /// Where sessions are kept whose receivers come later; none are if none.
+    pub spool: Option<DepotSpool>,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -59,6 +61,22 @@ pub struct DepotSession {
     pub failure: Option<String>,
 }
 
+/// Something became of a session that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DepotKept {
+    /// What: `kept` (all of it is safe here), `forwarded`, `claimed`, `released`, `expired` or
+    /// `dropped`.
+    pub what: &'static str,
+    /// Its number.
+    pub session: String,
+    /// The fingerprint of its sender's key.
+    pub key: String,
+    /// The bytes that are here.
+    pub bytes: ByteCount,
+    /// The depot behind that it is about, if it is about one.
+    pub place: String,
+}
+
 /// Hears what a depot does. Calls come from several threads and must not block for long.
 pub trait DepotReporter: Send + Sync {
     /// It listens there; `metrics` is where its figures are.
@@ -67,6 +85,8 @@ pub trait DepotReporter: Send + Sync {
     fn session(&self, session: &DepotSession);
     /// Figures, at each interval and at the end.
     fn stats(&self, stats: &DepotStats);
+    /// Something became of a session that is kept.
+    fn kept(&self, _kept: &DepotKept) {}
     /// Something to say.
     fn notice(&self, notice: &Notice);
 }

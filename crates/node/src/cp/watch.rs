@@ -184,6 +184,11 @@ impl Spool {
         if !request.sources[0].is_remote() {
             return Err(NodeError::new(FailureKind::Usage, "to standard output: use cat"));
         }
+        Self::make()
+    }
+
+    /// A place for one file.
+    pub(super) fn make() -> Result<Self, NodeError> {
         let dir = std::env::temp_dir().join(format!("packtrain-{:016x}", entropy::seed()));
         std::fs::create_dir(&dir).map_err(|e| {
             let text = format!("{}: {e}; set TMPDIR to a place with room", dir.display());

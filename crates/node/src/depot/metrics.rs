@@ -11,6 +11,8 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::spool::SpoolStats;
+
 /// What a depot has done and does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DepotStats {
@@ -30,6 +32,8 @@ pub struct DepotStats {
     pub held: (ByteCount, ByteCount),
     /// The machine's load per core.
     pub load: f64,
+    /// Of sessions that are kept, if any are.
+    pub spool: Option<SpoolStats>,
 }
 
 #[derive(Debug, Default)]
@@ -142,6 +146,21 @@ fn prometheus(stats: &DepotStats) -> String {
     metric("held_bytes", "gauge", "Bytes on their way.", &one(bytes(stats.held.0)));
     metric("held_bytes_max", "gauge", "The most there were.", &one(bytes(stats.held.1)));
     metric("load_per_core", "gauge", "The machine's load per core.", &one(stats.load));
+    let Some(spool) = &stats.spool else { return out };
+    metric("spool_sessions", "gauge", "Sessions kept.", &one(spool.sessions as f64));
+    metric("spool_bytes", "gauge", "Bytes kept.", &one(bytes(spool.bytes)));
+    metric("spool_reserved_bytes", "gauge", "Bytes set aside.", &one(bytes(spool.reserved)));
+    metric("spool_claimed_bytes_total", "counter", "Bytes claimed.", &one(bytes(spool.claimed)));
+    let ends = [
+        ("deposited", spool.deposited),
+        ("forwarded", spool.forwarded),
+        ("expired", spool.expired),
+        ("released", spool.released),
+        ("refused", spool.refused),
+        ("dropped", spool.dropped),
+    ];
+    let ends = ends.map(|(what, count)| (format!("{{what=\"{what}\"}}"), count as f64));
+    metric("spool_total", "counter", "What became of sessions to be kept.", &ends);
     out
 }
 

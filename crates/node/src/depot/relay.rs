@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{Depot, Told};
+use super::{Depot, Told, spool};
 use crate::api::DepotSession;
 use crate::pubkey::PublicKey;
 
@@ -32,7 +32,7 @@ const HEAR: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a session is over before its ends said so.
-enum Ended {
+pub(super) enum Ended {
     Refused(Refusal),
     Failed(String),
 }
@@ -51,19 +51,26 @@ impl From<std::io::Error> for Ended {
 
 /// What becomes known of a session.
 #[derive(Default)]
-struct Known {
-    id: Option<String>,
-    key: Option<PublicKey>,
-    to: String,
+pub(super) struct Known {
+    pub(super) id: Option<String>,
+    pub(super) key: Option<PublicKey>,
+    pub(super) to: String,
 }
 
 /// Bytes there and back, and when something last moved.
 #[derive(Default)]
-struct Flow {
-    up: AtomicU64,
-    down: AtomicU64,
+pub(super) struct Flow {
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
     told: AtomicU64,
     last: AtomicU64,
+}
+
+impl Flow {
+    /// Something moved.
+    pub(super) fn touch(&self) {
+        self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
 }
 
 /// Serves one connection from its first byte to its end.
@@ -146,7 +153,7 @@ async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderErro
     Header::read(&bytes).map_err(Some)
 }
 
-fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Refusal {
+pub(super) fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Refusal {
     let depot = u8::try_from(position).unwrap_or(u8::MAX);
     Refusal { reason, depot, retry_after: None, text: text.into() }
 }
@@ -165,11 +172,9 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal) {
     let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
 }
 
-/// What a header asks for, if this depot does that for who asks. In this order: nothing is told
-/// to strangers, nothing is remembered of them, and loops are told from repetitions.
-fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
+/// Whose header it is, if this depot works for them.
+pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let position = header.position();
-    let no = |reason, text: &str| Err(refusal(position, reason, text).into());
     let key = PublicKey(header.sender);
     let keys = depot.keys.keys().map_err(|error| {
         depot.warn(error);
@@ -178,14 +183,41 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let grant = keys.grant(&key);
     // A line that restricts its key to files does not let it relay.
     let relays = grant.is_some_and(|grant| grant.root.is_none() && !grant.read_only);
-    if !relays || !header.is_signed() {
-        let text = format!(
-            "the key {} is not let in by the depot: have it added to its authorized_keys \
-             (packtrain key show prints it), without root or read-only",
-            key.fingerprint()
-        );
-        return Err(refusal(position, Reason::NotAuthorised, text).into());
+    if relays && header.is_signed() {
+        return Ok(key);
     }
+    let text = format!(
+        "the key {} is not let in by the depot: have it added to its authorized_keys \
+         (packtrain key show prints it), without root or read-only",
+        key.fingerprint()
+    );
+    Err(refusal(position, Reason::NotAuthorised, text).into())
+}
+
+/// Takes a header that was never here before, and whose time is now.
+pub(super) fn once(depot: &Depot, header: &Header, position: usize) -> Result<(), Ended> {
+    let session = &header.session;
+    let taken = depot.guard.lock().expect("no holder panics").admit(
+        clock::now(),
+        clock::wall(),
+        session.sent,
+        &header.sender,
+        session.id,
+    );
+    let no = |reason, stale: Stale| Err(refusal(position, reason, stale.to_string()).into());
+    match taken {
+        Ok(()) => Ok(()),
+        Err(stale @ Stale::Full) => no(Reason::Busy, stale),
+        Err(stale) => no(Reason::Stale, stale),
+    }
+}
+
+/// What a header asks for, if this depot does that for who asks. In this order: nothing is told
+/// to strangers, nothing is remembered of them, and loops are told from repetitions.
+fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
+    let position = header.position();
+    let no = |reason, text: &str| Err(refusal(position, reason, text).into());
+    let key = let_in(depot, header)?;
     let session = &header.session;
     if session.kind != Kind::Synchronous || !session.tree.is_empty() {
         return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
@@ -198,29 +230,19 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
         let text = format!("a route over {} depots; {most} are allowed", session.route.len());
         return no(Reason::TooLong, &text);
     }
-    let taken = depot.guard.lock().expect("no holder panics").admit(
-        clock::now(),
-        clock::wall(),
-        session.sent,
-        &header.sender,
-        session.id,
-    );
-    match taken {
-        Ok(()) => Ok(key),
-        Err(stale @ Stale::Full) => no(Reason::Busy, &stale.to_string()),
-        Err(stale) => no(Reason::Stale, &stale.to_string()),
-    }
+    once(depot, header, position)?;
+    Ok(key)
 }
 
 /// A place among the sessions, given up when it is over.
-struct Seat<'a> {
+pub(super) struct Seat<'a> {
     depot: &'a Depot,
     key: PublicKey,
     flow: &'a Flow,
 }
 
 impl<'a> Seat<'a> {
-    fn take(
+    pub(super) fn take(
         depot: &'a Depot,
         key: PublicKey,
         flow: &'a Flow,
@@ -248,7 +270,7 @@ impl<'a> Seat<'a> {
     }
 
     /// Ends when nothing has moved for too long.
-    async fn idle(&self) -> Ended {
+    pub(super) async fn idle(&self) -> Ended {
         loop {
             tokio::time::sleep(LOOK.to_std()).await;
             self.count();
@@ -308,12 +330,12 @@ impl Lane<'_> {
         };
         all.fetch_add(moved as u64, Ordering::Relaxed);
         own.fetch_add(moved as u64, Ordering::Relaxed);
-        self.flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+        self.flow.touch();
     }
 }
 
 async fn session(
-    depot: &Depot,
+    depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
     stranger: OwnedSemaphorePermit,
@@ -321,6 +343,13 @@ async fn session(
 ) -> Result<(), Ended> {
     known.id = Some(header.session.id.to_string());
     known.key = Some(PublicKey(header.sender));
+    match header.session.kind {
+        Kind::Asynchronous | Kind::Staging => {
+            return spool::deposit(depot, socket, header, stranger, (known, flow)).await;
+        }
+        Kind::Claim => return spool::claim(depot, socket, header, stranger, (known, flow)).await,
+        _ => {}
+    }
     let position = header.position();
     let key = judge(depot, &header)?;
     drop(stranger);
@@ -332,7 +361,7 @@ async fn session(
     };
     known.to = hop.place.to_string();
     let seat = Seat::take(depot, key, flow, position)?;
-    flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    flow.touch();
     let mut next = Onward { socket: connect(depot, &hop, position).await?, well: false };
     let work = async {
         if last {
@@ -367,7 +396,7 @@ impl Drop for Onward {
 }
 
 /// Connects to the next hop, where that is allowed.
-async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
+pub(super) async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
     let place = &hop.place;
     if hop.transport != HopTransport::Tcp {
         let text = format!("this depot reaches {place} by TCP only");

@@ -13,6 +13,7 @@ use packtrain_units::{ByteCount, Offset};
 
 use super::News;
 use crate::control::spawn;
+use crate::deposit::Unpacked;
 use crate::diagnose::meter::Meters;
 use crate::paths::show;
 use crate::reader::{PieceSource, ReadEvent, Reader};
@@ -179,6 +180,16 @@ impl PieceSource for Files {
                 ReadError::Io(e) => failed(&path, &e),
             }
         })
+    }
+}
+
+/// Reads pieces of a session that depots keep.
+pub(super) struct KeptPieces(pub(super) Unpacked, pub(super) Arc<Meters>);
+
+impl PieceSource for KeptPieces {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+        let bytes = out.len() as u64;
+        self.1.data.run(bytes, || self.0.read(piece, out))
     }
 }
 

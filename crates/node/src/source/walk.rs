@@ -15,6 +15,7 @@ use packtrain_transfer::{Failure, FailureKind};
 
 use super::{News, Table};
 use crate::control::spawn;
+use crate::deposit::Unpacked;
 use crate::diagnose::meter::Meters;
 use crate::paths::show;
 
@@ -30,6 +31,8 @@ pub(crate) enum SourceSpec {
     Confined(PathBuf, Vec<Vec<u8>>),
     /// Standard input, to be called this.
     Stdin(Vec<u8>),
+    /// A session that depots keep.
+    Kept(Unpacked),
 }
 
 impl SourceSpec {
@@ -78,6 +81,10 @@ pub(super) fn start(
     spawn("walk", move || {
         let result = match spec {
             SourceSpec::Stdin(name) => stream(name, &table, &news),
+            SourceSpec::Kept(kept) => {
+                list(&kept, &table, &credit, &news);
+                Ok(())
+            }
             SourceSpec::Paths(paths) => prepare(&options).and_then(|prepared| {
                 let paths: Vec<PathBuf> = paths
                     .iter()
@@ -112,6 +119,18 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     let _ = news.send(News::Entries(vec![entry]));
     let _ = news.send(News::WalkEnd(Vec::new()));
     Ok(())
+}
+
+/// The entries of a session that depots keep; nothing of it is below a root here.
+fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<News>) {
+    for batch in kept.batches() {
+        batch.iter().for_each(|_| table.push_nothing());
+        if !credit.take(batch.len()) {
+            return;
+        }
+        let _ = news.send(News::Entries(batch.to_vec()));
+    }
+    let _ = news.send(News::WalkEnd(Vec::new()));
 }
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {

@@ -43,7 +43,7 @@ fn any_hop() -> impl Strategy<Value = Hop> {
 
 fn any_spool() -> impl Strategy<Value = Option<Spool>> {
     let (id, size, keep) = (any::<[u8; 16]>(), 0..u64::MAX, any::<u32>());
-    let deposit = (id.clone(), any::<[u8; 32]>(), prop::option::of(size), keep);
+    let deposit = (id, any::<[u8; 32]>(), prop::option::of(size), keep);
     let deposit = deposit.prop_map(|(session, capability, size, keep)| {
         let (session, keep) = (SessionId(session), Duration::from_secs(keep.into()));
         Spool::Deposit(Deposit { session, capability, size: size.map(ByteCount), keep })

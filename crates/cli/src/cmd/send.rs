@@ -1,0 +1,208 @@
+//! `send` and `claim`.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::ArgMatches;
+use packtrain_node::api::{
+    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, SshSettings, StopHandle,
+    TransportChoice,
+};
+use packtrain_node::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
+use packtrain_units::Duration;
+
+use super::cp::{Run, failed};
+use super::{files_from, request};
+use crate::args::{ClaimArgs, SendArgs, TicketArg};
+use crate::exit::{Code, Exit, complain, say};
+use crate::out::summary::{self, Work};
+use crate::out::teller::Teller;
+use crate::out::{clean, deposit as told, done, line as print_line, quote, shown};
+use crate::signals;
+
+/// A ticket's file holds one line: at most 32 depots with names of 253 bytes.
+const MAX_TICKET: u64 = 32 << 10;
+
+/// `packtrain send`.
+pub(crate) fn send(args: &SendArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
+    let json = args.output.json;
+    match sending(args, matches).and_then(|request| run(args, request, line)) {
+        Ok(code) => code,
+        Err(exit) => failed(exit, json),
+    }
+}
+
+fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
+    let piped = args.sources.iter().any(|source| source == "-");
+    if piped && args.sources.len() > 1 {
+        return Err(Exit::usage("standard input can only be the one source"));
+    }
+    for source in &args.sources {
+        let place = Location::parse(source).map_err(|e| Exit::usage(e.to_string()))?;
+        if !matches!(place, Location::Local(_) | Location::Stdio) {
+            let text = format!("{place} is not on this machine: run send where the files are");
+            return Err(Exit::usage(text));
+        }
+    }
+    let name = args.name.as_bytes();
+    if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+        return Err(Exit::usage("--name is a file's name, without a slash"));
+    }
+    let options =
+        Options { recursive: args.recursive, ..request::chosen_files(&args.filter, matches)? };
+    let bytes = |source: &OsString| source.as_bytes().to_vec();
+    Ok(SendRequest {
+        sources: if piped { Vec::new() } else { args.sources.iter().map(bytes).collect() },
+        name: name.to_vec(),
+        options,
+        plan: args.via.clone(),
+        keep: args.keep,
+        ticket: args.ticket.clone(),
+        rate: super::policy()?.rate(args.rate),
+        buffers: args.tcp_buffer.and_then(|buffer| buffer.0),
+        retries: args.retries,
+        stop: StopHandle::new(),
+    })
+}
+
+fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code, Exit> {
+    let teller = Teller::new(&args.output, Work::Copy)?;
+    signals::watch(&request.stop, args.output.quiet);
+    let sent = deposit::send(&request, &teller);
+    teller.finish();
+    let Sent { outcome, ticket } = sent?;
+    let cancelled = outcome.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Cancelled);
+    let code = match request.stop.requested() {
+        Some(signal) if cancelled => Code::signal(signal),
+        _ => Code(outcome.exit_code()),
+    };
+    for (path, failure) in &outcome.failed {
+        complain(&clean(&format!("{}: {}", shown(path), failure.text)));
+    }
+    let command = outcome.resumable.then(|| quote::command(line));
+    match &outcome.failure {
+        Some(failure) => complain(&clean(&failure.text)),
+        None => give(args, &ticket, &outcome, &teller),
+    }
+    if let Some(command) = &command {
+        say(&format!("to go on where it ended, run:\n  {command}"));
+    }
+    let last = done::Cp::new(&outcome, code, command.as_deref());
+    teller.record(&last);
+    if args.output.json {
+        done::print(&last);
+    }
+    Ok(code)
+}
+
+/// Hands the ticket over.
+fn give(args: &SendArgs, ticket: &ClaimTicket, outcome: &Outcome, teller: &Teller) {
+    let text = args.ticket.is_none().then(|| ticket.to_text());
+    if args.output.json {
+        told::ticket(ticket, text.as_deref());
+    } else if let Some(text) = text {
+        print_line(&text);
+    }
+    if teller.wants_summary() && !args.output.json {
+        complain(&summary::sentence(outcome, Work::Copy));
+    }
+}
+
+/// `packtrain claim`.
+pub(crate) fn claim(args: &ClaimArgs, line: &[OsString]) -> Code {
+    match claiming(args) {
+        Ok(request) => {
+            let run = Run { output: &args.output, line, asked: None, nine: false };
+            let copy = request.copy.clone();
+            run.go_by(copy, |copy, teller| {
+                deposit::claim(&ClaimRequest { copy, ..request }, teller)
+            })
+        }
+        Err(exit) => failed(exit, args.output.json),
+    }
+}
+
+fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
+    let ticket = ticket(&args.ticket)?;
+    let dest = Location::parse(&args.dst).map_err(|e| Exit::usage(e.to_string()))?;
+    if !matches!(dest, Location::Local(_) | Location::Stdio) {
+        let text = format!("{dest} is not on this machine: run claim where the files are to be");
+        return Err(Exit::usage(text));
+    }
+    let piped = dest == Location::Stdio;
+    if piped && args.output.json {
+        return Err(Exit::usage("--json and the data cannot both go to stdout: leave one out"));
+    }
+    if piped && args.dry_run {
+        return Err(Exit::usage("--dry-run has nothing to say about a pipe: leave it out"));
+    }
+    let (mode, times, owner) = request::preserve(args.preserve.as_deref())?;
+    let options = Options {
+        recursive: true,
+        resume: if args.no_resume { Resume::Off } else { Resume::On },
+        update: args.update,
+        dry_run: args.dry_run,
+        inplace: args.inplace,
+        preserve_mode: mode,
+        preserve_times: times,
+        preserve_owner: owner,
+        ..Options::default()
+    };
+    let buffers = args.tcp_buffer.and_then(|buffer| buffer.0);
+    let copy = CpRequest {
+        sources: Vec::new(),
+        dest,
+        options,
+        transport: TransportChoice::Auto,
+        cc: None,
+        streams: None,
+        tcp_cc: None,
+        tcp_buffer: buffers,
+        via: Vec::new(),
+        background: false,
+        ssh: SshSettings {
+            command: vec!["ssh".to_owned()],
+            remote_path: "packtrain".to_owned(),
+            bootstrap: false,
+        },
+        ports: None,
+        data_addr: None,
+        linger: Duration::ZERO,
+        ticket: None,
+        accept_new_host: false,
+        retries: args.retries,
+        explain: args.output.explain,
+        log_file: args.output.log_file.clone(),
+        history: args.output.keep.keep()?,
+        stop: StopHandle::new(),
+    };
+    let (at, wait, release) = (args.at.clone(), args.wait, args.release);
+    Ok(ClaimRequest { ticket, at, wait, release, buffers, copy })
+}
+
+/// Reads a ticket from where it is; its text is not shown, whatever is wrong with it.
+fn ticket(arg: &TicketArg) -> Result<ClaimTicket, Exit> {
+    let failed = |name: &str, error: std::io::Error| {
+        Exit::Failed(NodeError::new(FailureKind::Usage, format!("the ticket {name}: {error}")))
+    };
+    let bytes = match arg.0.strip_prefix('@') {
+        Some(path) => {
+            files_from::read_some(path.as_ref(), MAX_TICKET).map_err(|error| failed(path, error))?
+        }
+        None if arg.0 == "-" => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MAX_TICKET).read_to_end(&mut bytes);
+            read.map_err(|error| failed("from standard input", error))?;
+            bytes
+        }
+        None => {
+            return Err(Exit::usage(
+                "a ticket is a secret and others see a command's arguments: write @FILE, or - for \
+                 standard input",
+            ));
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    text.parse().map_err(|error| Exit::usage(format!("the ticket: {error}")))
+}

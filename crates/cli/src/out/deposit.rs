@@ -1,0 +1,28 @@
+//! What `send` tells beside the rest.
+
+use packtrain_node::deposit::ClaimTicket;
+use serde::Serialize;
+
+use super::json_line;
+
+#[derive(Serialize)]
+struct Ticket<'a> {
+    event: &'static str,
+    session: String,
+    depots: String,
+    /// Seconds since 1970.
+    expires: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticket: Option<&'a str>,
+}
+
+/// The ticket: its text only where it is in no file.
+pub(crate) fn ticket(ticket: &ClaimTicket, text: Option<&str>) {
+    json_line(&Ticket {
+        event: "ticket",
+        session: ticket.session(),
+        depots: ticket.plan().to_string(),
+        expires: ticket.expires().as_millis() / 1000,
+        ticket: text,
+    });
+}

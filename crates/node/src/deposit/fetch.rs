@@ -1,0 +1,364 @@
+//! Records out of depots: from the one asked first, and from the others what it does not have or
+//! has damaged.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use packtrain_io::{clock, entropy};
+use packtrain_proto::session::Place;
+use packtrain_proto::session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::line::{Line, LineError};
+use super::pack::Stream;
+use super::ticket::ClaimTicket;
+use crate::api::StopHandle;
+
+/// Records asked for at once: 16 MiB.
+const ASKED: u32 = 64;
+/// Records kept in memory: 32 MiB.
+const KEPT: usize = 128;
+/// The pause before records that are not there yet are asked for again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Rounds over all depots of which none can be reached.
+const ROUNDS: u32 = 3;
+
+/// The stream of a session, as far as depots have it.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    ticket: ClaimTicket,
+    order: Vec<Place>,
+    /// How long to wait for what is still to come.
+    wait: Duration,
+    buffers: Option<ByteCount>,
+    stop: StopHandle,
+    state: Mutex<State>,
+    said: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct State {
+    opener: Opener,
+    /// Which of the depots is asked.
+    at: usize,
+    line: Option<Asked>,
+    texts: BTreeMap<u64, Arc<Vec<u8>>>,
+    used: VecDeque<u64>,
+    /// The number of the last record, once somebody said it.
+    last: Option<u64>,
+}
+
+/// A connection and the questions on it that are not answered yet.
+#[derive(Debug)]
+struct Asked {
+    line: Line,
+    questions: VecDeque<(u64, u64)>,
+}
+
+/// Why a depot does not give a record.
+enum Miss {
+    Line(LineError),
+    /// It does not have it, or not yet.
+    Lacks,
+    /// What it gave is something else.
+    Damaged(String),
+}
+
+impl From<LineError> for Miss {
+    fn from(error: LineError) -> Self {
+        Self::Line(error)
+    }
+}
+
+impl Fetch {
+    pub(super) fn new(
+        ticket: &ClaimTicket,
+        at: Option<&Place>,
+        wait: Duration,
+        buffers: Option<ByteCount>,
+        stop: StopHandle,
+    ) -> Self {
+        let body = &ticket.body;
+        let last = body.size.and_then(|size| last_record(ByteCount(size)));
+        let state = State {
+            opener: Opener::new(ticket.id(), body.content, body.sender),
+            at: 0,
+            line: None,
+            texts: BTreeMap::new(),
+            used: VecDeque::new(),
+            last: last.map(|(number, _)| number),
+        };
+        Self {
+            ticket: ticket.clone(),
+            order: ticket.plan.order(at),
+            wait,
+            buffers,
+            stop,
+            state: Mutex::new(state),
+            said: Mutex::default(),
+        }
+    }
+
+    fn say(&self, text: String) {
+        let mut said = self.said.lock().expect("no holder panics");
+        // The same again says nothing.
+        if said.last() != Some(&text) {
+            said.push(text);
+        }
+    }
+
+    /// The text of a record, from wherever it is to be had.
+    fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
+        let mut state = self.state.lock().expect("no holder panics");
+        let began = clock::now();
+        let mut rounds = 0;
+        loop {
+            if let Some(text) = state.texts.get(&number) {
+                return Ok(Arc::clone(text));
+            }
+            let beyond = || Failure::new(FailureKind::Integrity, "the session ends too early");
+            if state.last.is_some_and(|last| number > last) {
+                return Err(beyond());
+            }
+            let failure = self.round(&mut state, number);
+            let Err((failure, waits)) = failure else { continue };
+            rounds += u32::from(!waits);
+            let late = clock::now().since(began) >= self.wait && waits;
+            if failure.kind != FailureKind::Temporary || late || rounds >= ROUNDS {
+                return Err(failure);
+            }
+            self.pause(clock::now() + PAUSE)?;
+        }
+    }
+
+    fn pause(&self, until: Time) -> Result<(), Failure> {
+        while clock::now() < until {
+            if self.stop.requested().is_some() {
+                return Err(Failure::new(FailureKind::Cancelled, "stopped on request"));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Asks one depot after the other. The failure, and whether time may help.
+    fn round(&self, state: &mut State, number: u64) -> Result<(), (Failure, bool)> {
+        let mut worst: Option<(Failure, bool)> = None;
+        for _ in 0..self.order.len() {
+            let place = self.order[state.at].clone();
+            let miss = match self.ask(state, &place, number) {
+                Ok(()) => return Ok(()),
+                Err(miss) => miss,
+            };
+            state.line = None;
+            state.at = (state.at + 1) % self.order.len();
+            let (failure, waits) = match miss {
+                Miss::Line(error) => {
+                    self.say(error.to_string());
+                    let absent = Failure::from(&error);
+                    (absent, error.wait().is_some())
+                }
+                Miss::Lacks => {
+                    let text = format!("record {number} of the session is not there yet");
+                    (Failure::new(FailureKind::Temporary, text), true)
+                }
+                Miss::Damaged(text) => {
+                    let text = format!("the depot {place} gives something else: {text}");
+                    self.say(text.clone());
+                    (Failure::new(FailureKind::Integrity, text), false)
+                }
+            };
+            // What may still come says most; then who can be asked at all.
+            let rank = |(failure, waits): &(Failure, bool)| match failure.kind {
+                FailureKind::Temporary if *waits => 3,
+                FailureKind::Temporary => 2,
+                FailureKind::Integrity => 1,
+                _ => 0,
+            };
+            let new = (failure, waits);
+            if worst.as_ref().is_none_or(|old| rank(&new) > rank(old)) {
+                worst = Some(new);
+            }
+        }
+        let none = || (Failure::new(FailureKind::Usage, "the ticket names no depots"), false);
+        Err(worst.unwrap_or_else(none))
+    }
+
+    fn connect(&self, place: &Place) -> Result<Asked, LineError> {
+        let odd = |text: &str| LineError::Away(place.clone(), text.to_owned());
+        let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
+        let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
+        let mut line = Line::open(place, &hello, self.buffers)?;
+        match line.frame()? {
+            Frame::Have { .. } => Ok(Asked { line, questions: VecDeque::new() }),
+            _ => Err(odd("it says something else")),
+        }
+    }
+
+    /// Gets one record from one depot; those before it come along.
+    fn ask(&self, state: &mut State, place: &Place, number: u64) -> Result<(), Miss> {
+        let asked = state.line.as_ref().is_some_and(|asked| {
+            let mut open = asked.questions.iter();
+            asked.questions.is_empty() || open.any(|(from, to)| (*from..*to).contains(&number))
+        });
+        if !asked {
+            // What is on its way is something else.
+            state.line = Some(self.connect(place)?);
+        }
+        loop {
+            let State { line: Some(asked), .. } = state else { return Err(Miss::Lacks) };
+            asked.question(number, state.last)?;
+            let frame = asked.line.frame()?;
+            let Some(front) = asked.questions.front_mut() else { return Err(Miss::Lacks) };
+            match frame {
+                Frame::Record { number: came, last, len } if came == front.0 => {
+                    front.0 += 1;
+                    if last || front.0 == front.1 {
+                        asked.questions.pop_front();
+                    }
+                    let record = asked.line.record(len)?;
+                    let opened = state.opener.open(came, last, record);
+                    let text = opened.map_err(|error| Miss::Damaged(error.to_string()))?;
+                    if last {
+                        state.last = Some(came);
+                    }
+                    state.keep(came, text);
+                    if came == number {
+                        return Ok(());
+                    }
+                    if last {
+                        return Err(Miss::Damaged("it ends too early".to_owned()));
+                    }
+                }
+                Frame::Lack { .. } => return Err(Miss::Lacks),
+                _ => {
+                    let text = "it says something else".to_owned();
+                    return Err(LineError::Away(place.clone(), text).into());
+                }
+            }
+        }
+    }
+
+    /// Tells every depot that nobody wants it any more; those that did not hear it.
+    pub(super) fn release(&self) -> Vec<String> {
+        let mut failed = Vec::new();
+        for place in &self.order {
+            let header = self.ticket.claim(place, Wish::Release, entropy::bytes(), clock::wall());
+            let Some(header) = header else { continue };
+            match Line::open(place, &header.write(), None) {
+                Ok(_) => {}
+                Err(LineError::Refused(_, refusal))
+                    if refusal.reason == packtrain_proto::session::Reason::Absent => {}
+                Err(error) => failed.push(error.to_string()),
+            }
+        }
+        failed
+    }
+}
+
+impl Asked {
+    /// Asks ahead, so that the next records come while these are read.
+    fn question(&mut self, number: u64, last: Option<u64>) -> Result<(), LineError> {
+        let end = self.questions.back().map_or(number, |(_, to)| *to);
+        let ahead = end.saturating_sub(number) >= u64::from(ASKED / 2);
+        let over = last.is_some_and(|last| end > last);
+        if ahead || over && end > number {
+            return Ok(());
+        }
+        self.line.send(Frame::Get { from: end, count: ASKED }, &[])?;
+        self.questions.push_back((end, end + u64::from(ASKED)));
+        Ok(())
+    }
+}
+
+impl State {
+    fn keep(&mut self, number: u64, text: Vec<u8>) {
+        if self.used.len() >= KEPT
+            && let Some(oldest) = self.used.pop_front()
+        {
+            self.texts.remove(&oldest);
+        }
+        if self.texts.insert(number, Arc::new(text)).is_none() {
+            self.used.push_back(number);
+        }
+    }
+}
+
+impl Stream for Fetch {
+    fn read(&self, at: u64, room: &mut [u8]) -> Result<(), Failure> {
+        let (mut at, mut done) = (at, 0);
+        while done < room.len() {
+            let (number, skip) = (at / RECORD_TEXT as u64, (at % RECORD_TEXT as u64) as usize);
+            let text = self.text(number)?;
+            let short = || Failure::new(FailureKind::Integrity, "the session ends too early");
+            let some = text.get(skip..).filter(|some| !some.is_empty()).ok_or_else(short)?;
+            let now = some.len().min(room.len() - done);
+            room[done..done + now].copy_from_slice(&some[..now]);
+            done += now;
+            at += now as u64;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64, Failure> {
+        // Of what had no end when it was announced, the last record says where it is.
+        let mut number = 0;
+        loop {
+            let known = self.state.lock().expect("no holder panics").last;
+            if let Some(last) = known {
+                let text = self.text(last)?.len() as u64;
+                let len = last * RECORD_TEXT as u64 + text;
+                let fits = records_for(ByteCount(len)) == last + 1;
+                let wrong = || Failure::new(FailureKind::Integrity, "the session's end is wrong");
+                return if fits { Ok(len) } else { Err(wrong()) };
+            }
+            let have = self.have()?;
+            number = have.max(number);
+            if number > 0 {
+                self.text(number - 1)?;
+            }
+            self.pause(clock::now() + PAUSE)?;
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.said.lock().expect("no holder panics"))
+    }
+}
+
+impl Fetch {
+    /// How many records the depot asked first has, or the next that answers; learns which is the
+    /// last.
+    fn have(&self) -> Result<u64, Failure> {
+        let began = clock::now();
+        loop {
+            let mut failed = None;
+            for place in &self.order {
+                let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
+                let Some(header) = header else { continue };
+                let mut line = match Line::open(place, &header.write(), None) {
+                    Ok(line) => line,
+                    Err(error) => {
+                        failed.get_or_insert(Failure::from(&error));
+                        continue;
+                    }
+                };
+                if let Ok(Frame::Have { records, all }) = line.frame() {
+                    if all {
+                        let mut state = self.state.lock().expect("no holder panics");
+                        state.last = records.checked_sub(1);
+                    }
+                    if all || clock::now().since(began) < self.wait {
+                        return Ok(records);
+                    }
+                }
+            }
+            let late = || {
+                let text = "the session is not complete yet";
+                Failure::new(FailureKind::Temporary, text)
+            };
+            return Err(failed.unwrap_or_else(late));
+        }
+    }
+}

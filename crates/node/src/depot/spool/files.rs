@@ -1,0 +1,171 @@
+//! A session's directory.
+//!
+//! `head` says whose it is and is written first, `records` has the records one behind the other,
+//! `mark` says how many of them are safe. A directory without a head is one that was being made
+//! when its depot ended.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use packtrain_proto::session::SessionId;
+use packtrain_proto::session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT};
+
+use super::store::Disk;
+
+const HEAD: &str = "head";
+const NEW_HEAD: &str = "head.new";
+const RECORDS: &str = "records";
+const MARK: &str = "mark";
+
+/// The two files that change.
+#[derive(Debug)]
+pub(super) struct Files {
+    records: File,
+    mark: File,
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Where a session's directory is.
+pub(super) fn directory(spool: &Path, session: SessionId) -> PathBuf {
+    spool.join(session.to_string())
+}
+
+/// Makes a session's directory, head last, so that it survives whatever comes.
+pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Result<Files> {
+    let dir = directory(spool, session);
+    DirBuilder::new().mode(0o700).create(&dir)?;
+    let made = || {
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(NEW_HEAD))?;
+        file.write_all(&head.write())?;
+        file.sync_all()?;
+        let files = Files { records: open(&dir.join(RECORDS))?, mark: open(&dir.join(MARK))? };
+        fs::rename(dir.join(NEW_HEAD), dir.join(HEAD))?;
+        File::open(&dir)?.sync_all()?;
+        File::open(spool)?.sync_all()?;
+        Ok(files)
+    };
+    made().inspect_err(|_| {
+        let _ = remove(spool, session);
+    })
+}
+
+/// What a directory turned out to be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A session.
+    Session(Box<Head>, Files),
+    /// One that was being made when its depot ended: it is gone now.
+    Unfinished,
+}
+
+/// Opens a session's directory that a depot left.
+pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
+    let dir = directory(spool, session);
+    let bad = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+    let file = match File::open(dir.join(HEAD)) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            remove(spool, session)?;
+            return Ok(Found::Unfinished);
+        }
+        Err(e) => return Err(e),
+    };
+    let mut bytes = Vec::new();
+    file.take(HEAD_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    let head = Head::read(&bytes).ok_or_else(|| bad("its head is damaged"))?;
+    if head.deposit().is_none_or(|deposit| deposit.session != session) {
+        return Err(bad("its head is of another session"));
+    }
+    let files = Files { records: open(&dir.join(RECORDS))?, mark: open(&dir.join(MARK))? };
+    Ok(Found::Session(Box::new(head), files))
+}
+
+/// Removes a session's directory, the head first: without it the rest is nobody's.
+pub(super) fn remove(spool: &Path, session: SessionId) -> io::Result<()> {
+    let dir = directory(spool, session);
+    for name in [HEAD, NEW_HEAD, RECORDS, MARK] {
+        match fs::remove_file(dir.join(name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    fs::remove_dir(dir)
+}
+
+/// The sessions in a spool, and the names of what else is there.
+pub(super) fn list(spool: &Path) -> io::Result<(Vec<SessionId>, Vec<String>)> {
+    let (mut sessions, mut others) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(spool)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match session_of(&name) {
+            Some(session) if entry.file_type()?.is_dir() => sessions.push(session),
+            _ if name == LOCK => {}
+            _ => others.push(name),
+        }
+    }
+    Ok((sessions, others))
+}
+
+const LOCK: &str = "lock";
+
+/// Takes a spool for one depot alone; making it if it is not there.
+pub(super) fn lock(spool: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(spool)?;
+    let lock = open(&spool.join(LOCK))?;
+    lock.try_lock().map_err(|_| {
+        io::Error::new(io::ErrorKind::WouldBlock, "another depot has it: one spool for each")
+    })?;
+    Ok(lock)
+}
+
+fn session_of(name: &str) -> Option<SessionId> {
+    let lower = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+    if name.len() != 32 || !name.bytes().all(lower) {
+        return None;
+    }
+    Some(SessionId(u128::from_str_radix(name, 16).ok()?.to_be_bytes()))
+}
+
+impl Disk for Files {
+    fn write_records(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.records.write_all_at(bytes, at)
+    }
+
+    fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
+        self.records.read_exact_at(room, at)
+    }
+
+    fn records_len(&self) -> io::Result<u64> {
+        Ok(self.records.metadata()?.len())
+    }
+
+    fn cut_records(&self, len: u64) -> io::Result<()> {
+        self.records.set_len(len)
+    }
+
+    fn sync_records(&self) -> io::Result<()> {
+        self.records.sync_data()
+    }
+
+    fn write_mark(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.mark.write_all_at(bytes, at)
+    }
+
+    fn read_marks(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let most = MARK_SLOT + MARK_LEN as u64;
+        io::Read::take(&self.mark, most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn sync_mark(&self) -> io::Result<()> {
+        self.mark.sync_data()
+    }
+}

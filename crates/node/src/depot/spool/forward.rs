@@ -1,0 +1,225 @@
+//! Records go on to the depots behind, while they come in and until all are there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use packtrain_io::clock;
+use packtrain_proto::session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
+use packtrain_proto::session::{Answer, Refusal};
+use packtrain_units::{Duration, Time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::ReadHalf;
+
+use super::super::Depot;
+use super::super::relay::{Ended, connect, read_answer};
+use super::deposit::AHEAD;
+use super::{Branch, Kept, Spool, tell};
+
+/// How long a depot behind has to answer.
+const ANSWER: Duration = Duration::from_secs(15);
+/// A depot behind that has said nothing for so long, while records are under way, is gone.
+const SILENT: Duration = Duration::from_secs(20);
+/// The first and the longest pause after a failure.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Failures in a row after which a branch that may be dropped is.
+const DROPPED_AFTER: u32 = 3;
+
+/// Why a try is over.
+enum Fault {
+    /// It may work another time.
+    Passing(String, Option<Duration>),
+    /// The session is over, or the branch is to be left.
+    Over,
+    /// Record so and so on our disk is not what the sender signed.
+    Damaged(u64),
+}
+
+/// Passes a session on to each depot behind, if nobody does yet.
+pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
+    if std::mem::replace(&mut *kept.started.lock().expect("no holder panics"), true) {
+        return;
+    }
+    for at in 0..kept.branches.len() {
+        let (depot, spool, kept) = (Arc::clone(depot), Arc::clone(spool), Arc::clone(kept));
+        tokio::spawn(async move { forward(&depot, &spool, &kept, at).await });
+    }
+}
+
+async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, at: usize) {
+    let branch = &kept.branches[at];
+    let place = branch.hop.place.to_string();
+    let (mut failures, mut pause) = (0, PAUSES.0);
+    let mut warned = false;
+    while !kept.is_over() {
+        let before = *branch.have.borrow();
+        let fault = match push(depot, kept, branch).await {
+            Ok(()) => {
+                spool.counted.forwarded.fetch_add(1, Ordering::Relaxed);
+                tell(depot, kept, "forwarded", place);
+                branch.have.send_replace(u64::MAX / 2);
+                return;
+            }
+            Err(fault) => fault,
+        };
+        if *branch.have.borrow() > before {
+            (failures, pause) = (0, PAUSES.0);
+        }
+        failures += 1;
+        let (text, wait) = match fault {
+            Fault::Over if kept.is_over() => return,
+            Fault::Over => ("it is too slow".to_owned(), None),
+            Fault::Damaged(number) => {
+                // It comes again when the sender or the depot before does.
+                let text = format!("record {number} is damaged on this depot's disk");
+                depot.warn(format!("session {}: {text}", kept.id));
+                if let Err(e) = tokio::task::block_in_place(|| kept.records.cut(number)) {
+                    depot.warn(format!("session {}: {e}", kept.id));
+                }
+                (text, None)
+            }
+            Fault::Passing(text, wait) => (text, wait),
+        };
+        let slow = *branch.have.borrow() + AHEAD <= kept.records.progress().written;
+        if branch.policy == Policy::Drop && (failures >= DROPPED_AFTER || slow) {
+            spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
+            depot.warn(format!("session {}: the branch {place} is dropped: {text}", kept.id));
+            tell(depot, kept, "dropped", place);
+            return;
+        }
+        if !std::mem::replace(&mut warned, true) {
+            let text = format!("session {} to {place}: {text}; trying on", kept.id);
+            depot.warn(text);
+        }
+        let wait = wait.unwrap_or(pause).clamp(PAUSES.0, PAUSES.1);
+        pause = (pause + pause).min(PAUSES.1);
+        let mut progress = kept.records.watch();
+        let over = progress.wait_for(|progress| progress.over);
+        let _ = tokio::time::timeout(wait.to_std(), over).await;
+    }
+}
+
+fn passing(text: impl std::fmt::Display) -> Fault {
+    Fault::Passing(text.to_string(), None)
+}
+
+/// One connection to a depot behind, to the end of the session.
+async fn push(depot: &Depot, kept: &Kept, branch: &Branch) -> Result<(), Fault> {
+    let refused = |refusal: Refusal| Fault::Passing(refusal.text, refusal.retry_after);
+    let socket = connect(depot, &branch.hop, usize::from(branch.node)).await;
+    let mut socket = socket.map_err(|ended| match ended {
+        Ended::Refused(refusal) => refused(refusal),
+        Ended::Failed(text) => passing(text),
+    })?;
+    let mut hello = kept.head.header.write();
+    hello.push(branch.node);
+    let greeted = async {
+        socket.write_all(&hello).await.map_err(passing)?;
+        read_answer(&socket).await.map_err(passing)
+    };
+    let answer = tokio::time::timeout(ANSWER.to_std(), greeted).await;
+    match answer.map_err(|_| passing("the next depot does not answer"))?? {
+        Answer::Accepted => {}
+        Answer::Refused(refusal) => return Err(refused(refusal)),
+    }
+    let (mut read, mut write) = socket.split();
+    let first = tokio::time::timeout(ANSWER.to_std(), heard(&mut read, branch)).await;
+    if first.map_err(|_| passing("the next depot does not answer"))?? {
+        return Ok(());
+    }
+    let hear = async {
+        loop {
+            match tokio::time::timeout(SILENT.to_std(), heard(&mut read, branch)).await {
+                Ok(Ok(true)) => return Ok(()),
+                Ok(Ok(false)) => {}
+                Ok(Err(fault)) => return Err(fault),
+                // Where nothing is under way nothing is to be heard.
+                Err(_) if *branch.have.borrow() >= kept.records.progress().safe => {}
+                Err(_) => return Err(passing(format!("nothing heard for {SILENT}"))),
+            }
+        }
+    };
+    let from = *branch.have.borrow();
+    tokio::select! {
+        ended = hear => ended,
+        Err(fault) = send(depot, kept, branch, from, &mut write) => Err(fault),
+        () = gone(kept) => Err(Fault::Over),
+    }
+}
+
+/// Reads what a depot behind has; true once that is all.
+async fn heard(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool, Fault> {
+    let mut head = [0; FRAME_HEAD];
+    read.read_exact(&mut head).await.map_err(passing)?;
+    match Frame::read(&head).map_err(passing)? {
+        Frame::Have { records, all } => {
+            branch.have.send_replace(records.min(u64::MAX / 2));
+            Ok(all)
+        }
+        Frame::Refused { len } => {
+            let mut answer = vec![0; len as usize];
+            read.read_exact(&mut answer).await.map_err(passing)?;
+            match Answer::read(&answer).map_err(passing)? {
+                Answer::Refused(refusal) => Err(Fault::Passing(refusal.text, refusal.retry_after)),
+                Answer::Accepted => Err(passing("a refusal that is none")),
+            }
+        }
+        Frame::Record { .. } | Frame::Get { .. } | Frame::Lack { .. } => {
+            Err(passing("the next depot says something else"))
+        }
+    }
+}
+
+/// Sends records as they come, and then waits.
+async fn send(
+    depot: &Depot,
+    kept: &Kept,
+    branch: &Branch,
+    from: u64,
+    write: &mut (impl AsyncWriteExt + Unpin),
+) -> Result<(), Fault> {
+    let mut progress = kept.records.watch();
+    let mut next = from;
+    let mut began: Option<Time> = None;
+    loop {
+        let now = *progress.borrow_and_update();
+        if branch.policy == Policy::Drop && now.written > *branch.have.borrow() + AHEAD {
+            // Not at once: everybody is behind while a connection begins.
+            let since = *began.get_or_insert_with(clock::now);
+            if clock::now().since(since) > SILENT {
+                return Err(Fault::Over);
+            }
+        } else {
+            began = None;
+        }
+        if next >= now.written {
+            let _ = progress.changed().await;
+            continue;
+        }
+        let read = tokio::task::block_in_place(|| {
+            let read = kept.records.read(next)?;
+            let genuine = read.as_ref().is_none_or(|(last, record)| {
+                is_genuine(kept.id, &kept.head.header.sender, next, *last, record)
+            });
+            Ok::<_, std::io::Error>(if genuine { Ok(read) } else { Err(next) })
+        });
+        let read = read.map_err(passing)?.map_err(Fault::Damaged)?;
+        let Some((last, record)) = read else { continue };
+        let frame = Frame::Record { number: next, last, len: record.len() as u32 };
+        write.write_all(&frame.write()).await.map_err(passing)?;
+        write.write_all(&record).await.map_err(passing)?;
+        depot.counters.up.fetch_add(record.len() as u64, Ordering::Relaxed);
+        next += 1;
+    }
+}
+
+/// Ends when the session does.
+async fn gone(kept: &Kept) {
+    let mut progress = kept.records.watch();
+    loop {
+        let over = progress.wait_for(|progress| progress.over);
+        let waited = tokio::time::timeout(PAUSES.0.to_std(), over).await;
+        if waited.is_ok() || kept.is_over() {
+            return;
+        }
+    }
+}

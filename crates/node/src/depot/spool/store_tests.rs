@@ -1,0 +1,238 @@
+//! Crashes of the machine at any step of writing: what was told to be safe is there afterwards.
+
+use std::sync::Arc;
+
+use packtrain_proto::session::spool::RECORD_LEAST;
+use proptest::prelude::*;
+
+use super::*;
+
+const SESSION: SessionId = SessionId([3; 16]);
+
+/// A file of which what was not synced may be lost, in part and in any order.
+#[derive(Clone, Debug, Default)]
+struct File {
+    /// What survives for certain.
+    safe: Vec<u8>,
+    /// What was done since.
+    doing: Vec<Doing>,
+}
+
+#[derive(Clone, Debug)]
+enum Doing {
+    Write(u64, Vec<u8>),
+    Cut(u64),
+}
+
+fn apply(file: &mut Vec<u8>, doing: &Doing, torn: Option<usize>) {
+    match doing {
+        Doing::Cut(len) => file.resize(*len as usize, 0),
+        Doing::Write(at, bytes) => {
+            let (at, end) = (*at as usize, *at as usize + bytes.len());
+            if file.len() < end {
+                file.resize(end, 0);
+            }
+            let len = torn.unwrap_or(bytes.len()).min(bytes.len());
+            file[at..at + len].copy_from_slice(&bytes[..len]);
+        }
+    }
+}
+
+impl File {
+    fn now(&self) -> Vec<u8> {
+        let mut all = self.safe.clone();
+        self.doing.iter().for_each(|doing| apply(&mut all, doing, None));
+        all
+    }
+
+    /// What is left of it: each step since the last sync is done, half done or not at all.
+    fn crash(&mut self, chance: &mut impl FnMut() -> u8) {
+        for doing in std::mem::take(&mut self.doing) {
+            match chance() % 3 {
+                0 => {}
+                1 => apply(&mut self.safe, &doing, None),
+                _ => apply(&mut self.safe, &doing, Some(usize::from(chance()) * 700)),
+            }
+        }
+    }
+}
+
+/// Two files and how many more steps the machine lasts.
+#[derive(Debug, Default)]
+struct Virtual {
+    records: File,
+    marks: File,
+    left: u32,
+}
+
+type Shared = Arc<Mutex<Virtual>>;
+
+struct Machine(Shared);
+
+impl Machine {
+    fn step<T>(&self, work: impl FnOnce(&mut Virtual) -> T) -> io::Result<T> {
+        let mut both = self.0.lock().expect("no holder panics");
+        both.left = both.left.checked_sub(1).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(work(&mut both))
+    }
+}
+
+impl Disk for Machine {
+    fn write_records(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.step(|both| both.records.doing.push(Doing::Write(at, bytes.to_vec())))
+    }
+
+    fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
+        let all = self.0.lock().expect("no holder panics").records.now();
+        let bytes = all.get(at as usize..at as usize + room.len());
+        room.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn records_len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().expect("no holder panics").records.now().len() as u64)
+    }
+
+    fn cut_records(&self, len: u64) -> io::Result<()> {
+        self.step(|both| both.records.doing.push(Doing::Cut(len)))
+    }
+
+    fn sync_records(&self) -> io::Result<()> {
+        self.step(|both| {
+            both.records.safe = both.records.now();
+            both.records.doing.clear();
+        })
+    }
+
+    fn write_mark(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.step(|both| both.marks.doing.push(Doing::Write(at, bytes.to_vec())))
+    }
+
+    fn read_marks(&self) -> io::Result<Vec<u8>> {
+        Ok(self.0.lock().expect("no holder panics").marks.now())
+    }
+
+    fn sync_mark(&self) -> io::Result<()> {
+        self.step(|both| {
+            both.marks.safe = both.marks.now();
+            both.marks.doing.clear();
+        })
+    }
+}
+
+fn record(number: u64, last: bool) -> Vec<u8> {
+    let len = if last { RECORD_LEAST + 9 } else { RECORD };
+    vec![number as u8 + 1; len]
+}
+
+/// One life of a depot: what it told to be safe when the machine stopped, or that all is.
+fn live(shared: &Shared, total: u64, every: u64, told: &mut u64) -> io::Result<()> {
+    let (records, damage) = Records::open(SESSION, Machine(Arc::clone(shared)))?;
+    assert_eq!(damage, None, "a crash is no damage");
+    let found = records.progress();
+    assert!(found.safe >= *told, "{} of {told} records are left", found.safe);
+    assert_eq!(found.safe, found.written);
+    for number in 0..found.written {
+        let (last, bytes) = records.read(number)?.expect("it is there");
+        assert_eq!(last, number + 1 == total);
+        assert!(bytes == record(number, last), "record {number} is another");
+    }
+    *told = found.safe;
+    for number in found.written..total {
+        let last = number + 1 == total;
+        assert_eq!(records.append(number, last, &record(number, last))?, Appended::New);
+        if last || number % every == 0 {
+            let progress = records.sync()?;
+            assert_eq!(progress.safe, number + 1);
+            *told = progress.safe;
+        }
+    }
+    assert!(records.progress().all_safe);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_was_told_to_be_safe_survives_any_crash(
+        total in 1u64..8,
+        every in 1u64..4,
+        lives in prop::collection::vec(0u32..18, 0..6),
+        chances in prop::collection::vec(any::<u8>(), 64),
+    ) {
+        let shared = Shared::default();
+        let mut told = 0;
+        let mut chances = chances.into_iter().cycle();
+        let mut chance = || chances.next().unwrap_or(0);
+        for left in lives {
+            shared.lock().expect("no holder panics").left = left;
+            let _ = live(&shared, total, every, &mut told);
+            let mut both = shared.lock().expect("no holder panics");
+            both.records.crash(&mut chance);
+            both.marks.crash(&mut chance);
+        }
+        shared.lock().expect("no holder panics").left = u32::MAX;
+        live(&shared, total, every, &mut told).expect("nothing fails");
+        prop_assert_eq!(told, total);
+    }
+
+    /// Whatever somebody did to the files: no panic, and never more than there is.
+    #[test]
+    fn files_that_were_meddled_with_are_noticed(
+        marks in prop::collection::vec(any::<u8>(), 0..1100),
+        at in 0usize..1000,
+        len in 0usize..3 * RECORD,
+        keep: bool,
+    ) {
+        let shared = Shared::default();
+        shared.lock().expect("no holder panics").left = u32::MAX;
+        live(&shared, 4, 1, &mut 0).expect("nothing fails");
+        {
+            let mut both = shared.lock().expect("no holder panics");
+            both.records.safe = both.records.now();
+            both.records.safe.truncate(len);
+            both.records.doing.clear();
+            both.marks.safe = both.marks.now();
+            both.marks.doing.clear();
+            if !keep {
+                both.marks.safe = marks;
+            } else if at < both.marks.safe.len() {
+                both.marks.safe[at] ^= 1;
+            }
+        }
+        let (records, damage) = Records::open(SESSION, Machine(shared)).expect("it opens");
+        let found = records.progress();
+        prop_assert!(found.written as usize <= len / RECORD);
+        prop_assert!(damage.is_some() || !keep);
+        for number in 0..found.written {
+            prop_assert!(records.read(number).expect("readable").is_some());
+        }
+    }
+}
+
+#[test]
+fn what_is_over_takes_nothing_and_stays_over() {
+    let shared = Shared::default();
+    shared.lock().expect("no holder panics").left = u32::MAX;
+    live(&shared, 2, 1, &mut 0).expect("nothing fails");
+    let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
+    assert_eq!(records.append(5, false, &record(5, false)).ok(), Some(Appended::Gap));
+    records.end().expect("nothing fails");
+    assert_eq!(records.append(0, false, &record(0, false)).ok(), Some(Appended::Known));
+    assert_eq!(records.read(0).expect("nothing fails"), None);
+    let (again, damage) = Records::open(SESSION, Machine(shared)).expect("it opens");
+    assert!(again.progress().over && damage.is_none() && again.bytes() == ByteCount::ZERO);
+}
+
+#[test]
+fn a_damaged_record_is_cut_off_and_can_come_again() {
+    let shared = Shared::default();
+    shared.lock().expect("no holder panics").left = u32::MAX;
+    live(&shared, 5, 1, &mut 0).expect("nothing fails");
+    let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
+    records.cut(2).expect("nothing fails");
+    let progress = records.progress();
+    assert_eq!((progress.written, progress.safe, progress.all_safe), (2, 2, false));
+    live(&shared, 5, 1, &mut 2).expect("nothing fails");
+}
