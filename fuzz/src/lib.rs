@@ -7,6 +7,7 @@
 pub mod loss;
 pub mod sabul;
 pub mod session;
+pub mod spool;
 pub mod udt4;
 
 use std::ffi::OsStr;
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "udt4", body: udt4::udt4, seeds: udt4::seeds },
     Target { name: "sabul", body: sabul::sabul, seeds: sabul::seeds },
     Target { name: "session", body: session::session, seeds: session::seeds },
+    Target { name: "spool", body: spool::spool, seeds: spool::seeds },
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];
