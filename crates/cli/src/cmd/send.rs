@@ -160,6 +160,7 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         tcp_cc: None,
         tcp_buffer: buffers,
         via: Vec::new(),
+        depots: Vec::new(),
         background: false,
         ssh: SshSettings {
             command: vec!["ssh".to_owned()],

@@ -371,8 +371,8 @@ fn a_tree_carries_each_range_over_each_link_once() {
     rig.ok(sending(&rig, &via, "ticket").arg(contents(&src)));
     let size = depots[0].stored();
     assert!(size > 16 * MIB, "{size}");
-    for n in 0..5 {
-        until("a copy at each depot", || depots[n].stored() == size);
+    for depot in &depots {
+        until("a copy at each depot", || depot.stored() == size);
     }
     for (n, link) in links.iter().enumerate() {
         let sent = link.1.load(Ordering::Relaxed);
@@ -438,8 +438,8 @@ fn a_killed_receiver_goes_on_near_where_it_was() {
     // A temporary of some size, or all of it already.
     until("some of it", || {
         let names = fs::read_dir(rig.path("dst")).into_iter().flatten().flatten();
-        let lens = names.filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)));
-        lens.map(|(name, meta)| name == "big" || meta.len() >= 16 * MIB).any(|big| big)
+        let mut lens = names.filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)));
+        lens.any(|(name, meta)| name == "big" || meta.len() >= 16 * MIB)
     });
     send("KILL", claim.pid());
     claim.wait();

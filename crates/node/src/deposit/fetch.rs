@@ -303,7 +303,7 @@ impl Stream for Fetch {
 
     fn len(&self) -> Result<u64, Failure> {
         // Of what had no end when it was announced, the last record says where it is.
-        let mut number = 0;
+        let began = clock::now();
         loop {
             let known = self.state.lock().expect("no holder panics").last;
             if let Some(last) = known {
@@ -313,12 +313,13 @@ impl Stream for Fetch {
                 let wrong = || Failure::new(FailureKind::Integrity, "the session's end is wrong");
                 return if fits { Ok(len) } else { Err(wrong()) };
             }
-            let have = self.have()?;
-            number = have.max(number);
-            if number > 0 {
-                self.text(number - 1)?;
+            if !self.learn_end()? {
+                if clock::now().since(began) >= self.wait {
+                    let text = "the session is not complete yet";
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+                self.pause(clock::now() + PAUSE)?;
             }
-            self.pause(clock::now() + PAUSE)?;
         }
     }
 
@@ -328,37 +329,28 @@ impl Stream for Fetch {
 }
 
 impl Fetch {
-    /// How many records the depot asked first has, or the next that answers; learns which is the
-    /// last.
-    fn have(&self) -> Result<u64, Failure> {
-        let began = clock::now();
-        loop {
-            let mut failed = None;
-            for place in &self.order {
-                let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
-                let Some(header) = header else { continue };
-                let mut line = match Line::open(place, &header.write(), None) {
-                    Ok(line) => line,
-                    Err(error) => {
-                        failed.get_or_insert(Failure::from(&error));
-                        continue;
-                    }
-                };
-                if let Ok(Frame::Have { records, all }) = line.frame() {
-                    if all {
-                        let mut state = self.state.lock().expect("no holder panics");
-                        state.last = records.checked_sub(1);
-                    }
-                    if all || clock::now().since(began) < self.wait {
-                        return Ok(records);
-                    }
+    /// Asks one depot after the other which record is the last; says whether one knows.
+    fn learn_end(&self) -> Result<bool, Failure> {
+        let (mut failed, mut answered) = (None, false);
+        for place in &self.order {
+            let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
+            let Some(header) = header else { continue };
+            let heard = Line::open(place, &header.write(), None).and_then(|mut line| line.frame());
+            match heard {
+                Ok(Frame::Have { records, all: true }) => {
+                    let mut state = self.state.lock().expect("no holder panics");
+                    state.last = records.checked_sub(1);
+                    return Ok(true);
+                }
+                Ok(_) => answered = true,
+                Err(error) => {
+                    failed.get_or_insert(Failure::from(&error));
                 }
             }
-            let late = || {
-                let text = "the session is not complete yet";
-                Failure::new(FailureKind::Temporary, text)
-            };
-            return Err(failed.unwrap_or_else(late));
+        }
+        match failed {
+            Some(failure) if !answered => Err(failure),
+            _ => Ok(false),
         }
     }
 }

@@ -206,11 +206,12 @@ mod tests {
 
     use super::*;
 
+    const PLANS: &[&str] = &["depot.example:7879", "a:1,[2001:db8::1]:2", "a:1(b:2,drop:c:3(d:4))"];
+
     fn any_ticket() -> impl Strategy<Value = ClaimTicket> {
-        let plans = ["depot.example:7879", "a:1,[2001:db8::1]:2", "a:1(b:2,drop:c:3(d:4))"];
         let secrets = (any::<[u8; 16]>(), any::<[u8; 32]>(), any::<[u8; 32]>(), any::<[u8; 32]>());
         let rest = (0..u64::MAX / 2_000_000, any::<u32>(), prop::option::of(0..u64::MAX));
-        (secrets, rest, prop::sample::select(&plans[..])).prop_map(|(secrets, rest, plan)| {
+        (secrets, rest, prop::sample::select(PLANS)).prop_map(|(secrets, rest, plan)| {
             let (session, capability, content, sender) = secrets;
             let (made, keep, size) = rest;
             let manifest = content;
