@@ -69,6 +69,12 @@ impl Rivals {
         })
     }
 
+    /// The paper's generator for a round: with the next seed by which there is a process at all within the run.
+    pub(super) fn generator(round: usize, seconds: f64) -> Self {
+        let draws = |seed: &u64| generate(*seed, seconds).iter().any(|phase| phase.count > 0);
+        Self::Generator((3..).filter(draws).nth(round).unwrap_or(3))
+    }
+
     /// What competes when, for so many seconds. The generator begins with processes.
     pub(super) fn phases(self, seconds: f64) -> Vec<Phase> {
         match self {
@@ -161,6 +167,15 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_round_of_the_generator_has_processes() {
+        let rounds: Vec<Rivals> = (0..20).map(|round| Rivals::generator(round, 16.0)).collect();
+        for (round, rivals) in rounds.iter().enumerate() {
+            assert!(rivals.phases(16.0).iter().any(|phase| phase.count > 0));
+            assert!(!rounds[..round].contains(rivals), "each has a seed of its own");
+        }
+    }
 
     #[test]
     fn the_generator_keeps_the_papers_bounds() {

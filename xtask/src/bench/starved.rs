@@ -46,7 +46,7 @@ const CASES: &[Case] = &[
     },
     Case {
         rtt: "65ms",
-        rivals: |round| Rivals::Generator(round as u64 + 3),
+        rivals: |round| Rivals::generator(round, f64::from(SECONDS)),
         shown: "the paper's process generator",
         key: "starved, 65 ms, generator",
         share: Some("starved, 65 ms, generator, share"),

@@ -111,7 +111,7 @@ impl Crew {
 
     /// There are so many now.
     pub(super) fn came(&mut self, count: u32) {
-        self.record.came(count);
+        self.record.came(count, None);
     }
 
     /// A stream is over.

@@ -176,18 +176,20 @@ impl Group {
     }
 
     /// Starts moving over a connection.
-    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: WayId) {
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: WayId) -> Option<Reading> {
         let now = clock::now();
         let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
         let info = tcp_info(&stream.get_ref().0).ok();
         let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
-        let line = self.book().add(now, info.map_or(Duration::ZERO, |info| info.srtt), way);
+        let srtt = info.as_ref().map_or(Duration::ZERO, |info| info.srtt);
+        let line = self.book().add(now, srtt, way);
         if let Ok(socket) = socket {
             let socket = Socket { socket, way, since: now, unsent: UNSENT_LEAST };
             self.sockets().insert(line, socket);
         }
         self.0.room.notify_all();
         wire::send(self, line, tasks, stream);
+        info.map(|info| Reading { line, way, age: Duration::ZERO, info })
     }
 
     /// What this stream sends next; none when it is to end.

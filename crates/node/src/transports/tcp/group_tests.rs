@@ -116,9 +116,10 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     let group = Group::start(TransportId(2), reader.clone(), tell, None);
     let (adder, own) = (group.clone(), Tasks::default());
     let running = own.clone();
-    let source =
-        TcpEnd::listen(&plan(), &own, move |stream| adder.add(&running, stream, WayId::DIRECT))
-            .unwrap();
+    let source = TcpEnd::listen(&plan(), &own, move |stream| {
+        drop(adder.add(&running, stream, WayId::DIRECT))
+    })
+    .unwrap();
     let offer = |end: &TcpEnd| Offer { tcp: end.port(), tcp_key: end.key(), ..Offer::new(&plan()) };
     sink.expect(&offer(&source)).unwrap();
     group.assign(whole);

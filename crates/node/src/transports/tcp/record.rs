@@ -69,8 +69,13 @@ impl Record {
     }
 
     /// A stream came; now there are so many.
-    pub(crate) fn came(&mut self, count: u32) {
+    pub(crate) fn came(&mut self, count: u32, first: Option<Reading>) {
         self.most = self.most.max(count);
+        // A short copy is over before the next look.
+        if let Some(first) = first {
+            self.note(&first.info);
+            self.live.push(first);
+        }
     }
 
     /// A stream is gone.

@@ -256,11 +256,8 @@ impl Streams {
         if self.group.count_on(way) as u32 >= wanted {
             return Vec::new();
         }
-        self.group.add(&self.tasks, stream, way);
-        self.record.came(self.group.count() as u32);
-        // A short copy is over before the next look.
-        let now = clock::now();
-        self.record.look(now, &self.group.readings(now));
+        let first = self.group.add(&self.tasks, stream, way);
+        self.record.came(self.group.count() as u32, first);
         if std::mem::replace(&mut self.up, true) {
             return Vec::new();
         }
