@@ -21,7 +21,9 @@ mod csv;
 mod gain;
 mod matrix;
 mod pilot;
+mod pipeline;
 mod tree;
+mod ways;
 
 #[cfg(test)]
 mod tests;
@@ -31,4 +33,6 @@ pub use csv::MatrixError;
 pub use gain::{Limit, Response, Symptoms};
 pub use matrix::{Cost, HostId, Matrix, NoSuchHost};
 pub use pilot::{Look, Pilot, Seen, WayId};
-pub use tree::{Epsilon, Hop, Tree, tree};
+pub use pipeline::{Best, Leg, Pipeline, best_of, lasts};
+pub use tree::{Epsilon, Hop, Tree, tree, trees};
+pub use ways::{Task, ways};

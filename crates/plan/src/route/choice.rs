@@ -6,6 +6,8 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
+use super::pipeline::Pipeline;
+
 /// A bandwidth and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecasted {
@@ -42,9 +44,9 @@ pub struct Choice {
 /// A path over depots counts as slower when it has less than this part of direct.
 const SLOWER: f64 = 0.95;
 /// How likely it may be slower: one transfer in twenty.
-const RISK: f64 = 0.05;
+const RISK: f64 = 0.15;
 /// Less than this gain is not worth somebody else's machine.
-const WORTH: f64 = 1.05;
+const WORTH: f64 = 1.03;
 /// Between a tenth and nine tenths of a normal distribution, in standard deviations from the
 /// middle.
 const TENTH: f64 = 1.281_551_565_544_600_4;
@@ -115,16 +117,37 @@ impl Forecasted {
 
 /// Weighs a path over depots against the direct one, for `bytes`. `more` is what the depots cost
 /// before the first byte: a round trip, as a rule. Depots are taken when they are expected to gain
-/// 5 % and the chance that they are slower than 95 % of direct is at most one in twenty.
+/// 5 % and the chance that they are slower than 95 % of direct is at most one in twenty. Where
+/// round trips are known, [`super::best_of`] knows more.
 pub fn choose(direct: Forecasted, depots: Forecasted, bytes: ByteCount, more: Duration) -> Choice {
     let last = [direct.lasts(bytes, Duration::ZERO), depots.lasts(bytes, more)];
+    compare([direct, depots], last)
+}
+
+/// The same with the round trips of all connections.
+pub(super) fn weighed(direct: &Pipeline, depots: &Pipeline, bytes: ByteCount) -> Option<Choice> {
+    let forecasts = [direct.forecast()?, depots.forecast()?];
+    let lasts = |way: &Pipeline, forecast: &Forecasted| {
+        [1.0, 0.0, -1.0].map(|side| {
+            let rate = rate_of(forecast.middle() + side * TENTH * forecast.spread());
+            way.lasts_at(rate, bytes)
+        })
+    };
+    let last = [lasts(direct, &forecasts[0]), lasts(depots, &forecasts[1])];
+    Some(compare(forecasts, last))
+}
+
+/// What comes of how long both last: shortest, middle and longest.
+fn compare([direct, depots]: [Forecasted; 2], last: [[Duration; 3]; 2]) -> Choice {
     let [faster, harm, gains] = match (direct.rate, depots.rate) {
         (_, DataRate::ZERO) => [0.0, 1.0, 0.0],
         (DataRate::ZERO, _) => [1.0, 0.0, f64::INFINITY],
         _ => {
-            // What the set-up leaves of the bandwidth for a transfer of this size.
-            let ratio = last[0][1].as_secs_f64().max(1e-9) / last[1][1].as_secs_f64().max(1e-9);
-            let spread = libm::hypot(direct.spread(), depots.spread()).max(1e-9);
+            // Over times, for what the set-up takes is sure.
+            let seconds = last.map(|lasts| lasts.map(|time| time.as_secs_f64().max(1e-9)));
+            let spread = |[least, _, most]: [f64; 3]| libm::log(most / least) / (2.0 * TENTH);
+            let ratio = seconds[0][1] / seconds[1][1];
+            let spread = libm::hypot(spread(seconds[0]), spread(seconds[1])).max(1e-9);
             let likely = |than: f64| normal_above(libm::log(than / ratio) / spread);
             [likely(1.0), 1.0 - likely(SLOWER), ratio]
         }

@@ -166,6 +166,44 @@ fn fewest_edges(matrix: &Matrix, from: HostId, to: HostId, cost: f64) -> u32 {
     unreachable!()
 }
 
+/// Appendix A step by step, with what a host can pass on and errors of forecasts.
+fn appendix(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> (Vec<Option<HostId>>, Vec<f64>) {
+    let hosts = matrix.len();
+    let (mut parent, mut cost) = (vec![None; hosts], vec![f64::INFINITY; hosts]);
+    let (mut doubtful, mut left) = (vec![0.0_f64; hosts], vec![true; hosts]);
+    let part = |doubtful: f64, cost: f64| {
+        let part = doubtful / cost - 1.0;
+        if part.is_finite() { part.max(0.0) } else { 0.0 }
+    };
+    (parent[source.index()], cost[source.index()]) = (Some(source), 0.0);
+    while let Some(node) = matrix
+        .hosts()
+        .filter(|host| left[host.index()] && cost[host.index()].is_finite())
+        .min_by(|a, b| cost[a.index()].total_cmp(&cost[b.index()]))
+    {
+        left[node.index()] = false;
+        let through = if node == source { 0.0 } else { matrix.through(node).0 };
+        let so_far = cost[node.index()].max(through);
+        for end in matrix.hosts().filter(|end| left[end.index()]) {
+            let (at, edge) = (end.index(), matrix.edge(node, end).0);
+            let (relaxed, mut worse) = (so_far.max(edge), 0.0);
+            let factor = match epsilon {
+                Epsilon::Fixed(epsilon) => 1.0 + epsilon,
+                Epsilon::FromErrors { deviations, least } => {
+                    let error = matrix.error(node, end);
+                    worse =
+                        doubtful[node.index()].max(so_far).max(edge * (1.0 + error * deviations));
+                    1.0 + libm::hypot(part(worse, relaxed), part(doubtful[at], cost[at])).max(least)
+                }
+            };
+            if relaxed * factor < cost[at] {
+                (parent[at], cost[at], doubtful[at]) = (Some(node), relaxed, worse);
+            }
+        }
+    }
+    (parent, cost)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -190,6 +228,37 @@ proptest! {
                 prop_assert_eq!(tree.cost(to).0, cost_of(&matrix, &tree.path(to)));
                 let line = tree.table().into_iter().find(|hop| hop.destination == to);
                 prop_assert_eq!(line.map(|hop| hop.next), tree.next_hop(to));
+            }
+        }
+    }
+
+    /// All trees, by any number of threads, are those of appendix A word for word.
+    #[test]
+    fn trees_are_those_of_the_paper(
+        matrix in matrices(),
+        epsilon in prop_oneof![Just(0.0), 0.0..0.5_f64],
+        errors in proptest::collection::vec(0.0..0.6_f64, 81),
+        unsure: bool,
+        threads in 1..4_usize,
+    ) {
+        let mut matrix = matrix;
+        let epsilon = match unsure {
+            true => Epsilon::FromErrors { deviations: 1.0, least: epsilon },
+            false => Epsilon::Fixed(epsilon),
+        };
+        for from in matrix.hosts() {
+            for to in matrix.hosts().filter(|_| unsure) {
+                matrix.set_error(from, to, errors[from.index() * 9 + to.index()]);
+            }
+        }
+        let threads = std::num::NonZeroUsize::new(threads).unwrap();
+        let all = trees(&matrix, epsilon, threads);
+        for (source, tree) in matrix.hosts().zip(&all) {
+            prop_assert_eq!(tree.source(), source);
+            let (parents, costs) = appendix(&matrix, source, epsilon);
+            for host in matrix.hosts() {
+                prop_assert_eq!(tree.parent(host), parents[host.index()]);
+                prop_assert_eq!(tree.cost(host).0, costs[host.index()]);
             }
         }
     }
@@ -240,7 +309,7 @@ fn depots_must_be_likely_to_pay() {
     };
     let large = 1 << 30;
     assert_eq!(way(sure(100.0), sure(200.0), large, 100), Way::Depots);
-    assert_eq!(way(sure(100.0), sure(104.0), large, 100), Way::Direct, "too little");
+    assert_eq!(way(sure(100.0), sure(102.0), large, 100), Way::Direct, "too little");
     assert_eq!(way(sure(100.0), vague(120.0), large, 100), Way::Direct, "too unsure");
     assert_eq!(way(sure(100.0), sure(200.0), 100_000, 100), Way::Direct, "too short");
     assert_eq!(way(sure(0.0), vague(1.0), large, 100), Way::Depots, "the only way");

@@ -1,5 +1,9 @@
 //! The minimax path tree of appendix A.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroUsize;
+
 use super::matrix::{Cost, HostId, Matrix};
 
 /// How much better an edge must be to replace another: by a factor of 1 + epsilon.
@@ -64,98 +68,226 @@ const NONE: u32 = u32::MAX;
 /// or comes from the better-connected depot. Among equals the host named first is taken. An
 /// epsilon that is negative or not a number counts as 0.
 pub fn tree(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> Tree {
-    let hosts = matrix.len();
-    let mut grown = Growing {
-        tree: Tree { source, parent: vec![NONE; hosts], cost: vec![f64::INFINITY; hosts] },
-        doubtful: vec![0.0; hosts],
-        // Cost of hosts that are not in the tree yet: what the next host is taken from.
-        open: vec![f64::INFINITY; hosts],
-    };
-    grown.tree.cost[source.index()] = 0.0;
-    grown.tree.parent[source.index()] = source.0;
-    let mut next = Some(source);
-    while let Some(host) = next {
-        grown.settle(host);
-        grown.relax(matrix, host, epsilon);
-        next = grown.nearest(epsilon);
-    }
-    grown.tree
+    Growing::default().grow(matrix, None, source, epsilon)
 }
 
+/// The tree of every host, in their order, by so many threads: what all depots together need.
+pub fn trees(matrix: &Matrix, epsilon: Epsilon, threads: NonZeroUsize) -> Vec<Tree> {
+    let hosts: Vec<HostId> = matrix.hosts().collect();
+    let rows = shared(&hosts, threads, |&host| sorted(matrix, host));
+    let mut least = vec![f64::INFINITY; hosts.len()];
+    for &(edge, at) in rows.iter().flatten() {
+        least[at as usize] = least[at as usize].min(edge);
+    }
+    let sorted = Sorted { rows, least };
+    let grow = |growing: &mut Growing, source| growing.grow(matrix, Some(&sorted), source, epsilon);
+    shared_with(&hosts, threads, |growing, &source| grow(growing, source))
+}
+
+/// Edges by what they cost.
+struct Sorted {
+    /// From each host, the best first: costs and where they lead.
+    rows: Vec<Vec<(f64, u32)>>,
+    /// The best to each host.
+    least: Vec<f64>,
+}
+
+fn sorted(matrix: &Matrix, host: HostId) -> Vec<(f64, u32)> {
+    let edges = matrix.row(host).iter().copied().zip(0..);
+    let own = |&(edge, at): &(f64, u32)| edge.is_finite() && at != host.0;
+    let mut row: Vec<(f64, u32)> = edges.filter(own).collect();
+    row.sort_unstable_by_key(|(edge, _)| edge.to_bits());
+    row
+}
+
+/// Does `work` for all `items`, a run of them in each of so many threads.
+fn shared<T: Sync, R: Send>(
+    items: &[T],
+    threads: NonZeroUsize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    shared_with(items, threads, |(), item| work(item))
+}
+
+/// The same with something that each thread keeps from item to item.
+fn shared_with<K: Default, T: Sync, R: Send>(
+    items: &[T],
+    threads: NonZeroUsize,
+    work: impl Fn(&mut K, &T) -> R + Sync,
+) -> Vec<R> {
+    let some = |items: &[T]| -> Vec<R> {
+        let mut kept = K::default();
+        items.iter().map(|item| work(&mut kept, item)).collect()
+    };
+    let some = &some;
+    let each = items.len().div_ceil(threads.get()).max(1);
+    std::thread::scope(|scope| {
+        let mut shares = items.chunks(each);
+        let own = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| scope.spawn(move || some(share))).collect();
+        let mut all = some(own);
+        for other in others {
+            match other.join() {
+                Ok(found) => all.extend(found),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    })
+}
+
+/// A tree that grows.
+///
+/// Hosts are settled in the order of their costs, so nothing that is found later costs less than
+/// the host being settled, nor less than the best edge to where it leads. A host whose cost is
+/// within epsilon of either is done: it can no longer be reached better, though it still has to be
+/// settled. Of the rest the worst cost bounds the edges that can matter; where edges are sorted,
+/// looking at a host ends there, which is why the trees of all hosts take far fewer steps than
+/// hosts times edges.
+#[derive(Default)]
 struct Growing {
-    tree: Tree,
+    cost: Vec<f64>,
+    parent: Vec<u32>,
     /// What each host costs when every edge of its path is worse than forecast by its deviations.
     doubtful: Vec<f64>,
-    open: Vec<f64>,
+    /// Hosts that may be reached better, in their order, and the worst cost among them.
+    left: Vec<u32>,
+    worst: f64,
+    /// Hosts that were reached, by cost, then by place; old costs of a host among them.
+    reached: BinaryHeap<Reverse<(Key, u32)>>,
+}
+
+/// A cost as bits: those of numbers that are not negative are in the order of the numbers.
+type Key = u64;
+
+/// What is relaxed: the edges from a host.
+struct From<'a> {
+    host: HostId,
+    /// The worst on the way to it and through it.
+    so_far: f64,
+    errors: Option<&'a [f64]>,
 }
 
 impl Growing {
-    /// Nothing changes at `host` any more.
-    fn settle(&mut self, host: HostId) {
-        self.open[host.index()] = f64::NAN;
+    fn grow(
+        &mut self,
+        matrix: &Matrix,
+        sorted: Option<&Sorted>,
+        source: HostId,
+        epsilon: Epsilon,
+    ) -> Tree {
+        self.begin(matrix.len(), source);
+        let factor = epsilon.least_factor();
+        let (mut settled, mut look) = (0_u32, 0_u32);
+        while let Some(Reverse((key, host))) = self.reached.pop() {
+            let (cost, host) = (self.cost[host as usize], HostId(host));
+            // What it cost before it was reached better.
+            if key != cost.to_bits() {
+                continue;
+            }
+            settled += 1;
+            // The worst cost only falls, so that an old one is a bound, too.
+            if sorted.is_none() || settled > look {
+                self.forget(cost, factor, sorted);
+                look = settled + settled / 4;
+            }
+            if cost * factor >= self.worst {
+                break;
+            }
+            let through = if host == source { 0.0 } else { matrix.through(host).0 };
+            let errors = matrix.error_row(host);
+            let from = From { host, so_far: cost.max(through), errors };
+            match sorted {
+                Some(sorted) => {
+                    let worst = self.worst;
+                    let row = sorted.rows[host.index()].iter();
+                    let matter = row.take_while(|(edge, _)| edge * factor < worst);
+                    self.relax(&from, matter.copied(), epsilon);
+                }
+                None => {
+                    let left = std::mem::take(&mut self.left);
+                    let row = matrix.row(host);
+                    let edges = left.iter().map(|&at| (row[at as usize], at));
+                    self.relax(&from, edges, epsilon);
+                    self.left = left;
+                }
+            }
+        }
+        let (cost, parent) = (std::mem::take(&mut self.cost), std::mem::take(&mut self.parent));
+        Tree { source, parent, cost }
     }
 
-    /// Looks whether others are reached better over `host`. Hosts in the tree stay as they are,
-    /// without asking: they were taken in the order of their costs, so theirs is not above that of
-    /// `host`, and no path over `host` is below that.
-    fn relax(&mut self, matrix: &Matrix, host: HostId, epsilon: Epsilon) {
-        let mut so_far = self.tree.cost[host.index()];
-        if host != self.tree.source {
-            so_far = so_far.max(matrix.through(host).0);
-        }
-        match (epsilon, matrix.error_row(host)) {
+    fn begin(&mut self, hosts: usize, source: HostId) {
+        self.cost = vec![f64::INFINITY; hosts];
+        self.parent = vec![NONE; hosts];
+        self.doubtful.clear();
+        self.doubtful.resize(hosts, 0.0);
+        self.left.clear();
+        self.left.extend(0..hosts as u32);
+        self.worst = f64::INFINITY;
+        self.reached.clear();
+        self.cost[source.index()] = 0.0;
+        self.parent[source.index()] = source.0;
+        self.reached.push(Reverse((0.0_f64.to_bits(), source.0)));
+    }
+
+    /// Hosts that are done, now that one is settled that costs `least`.
+    fn forget(&mut self, least: f64, factor: f64, sorted: Option<&Sorted>) {
+        let (cost, mut worst) = (&self.cost, 0.0);
+        self.left.retain(|&at| {
+            let at = at as usize;
+            let bound = sorted.map_or(least, |sorted| least.max(sorted.least[at]));
+            let left = cost[at] > bound * factor;
+            if left && cost[at] > worst {
+                worst = cost[at];
+            }
+            left
+        });
+        self.worst = worst;
+    }
+
+    /// Looks whether others are reached better. Hosts in the tree stay as they are, without
+    /// asking: they were taken in the order of their costs, and no path over a later host is below
+    /// its cost.
+    fn relax(
+        &mut self,
+        from: &From<'_>,
+        edges: impl Iterator<Item = (f64, u32)>,
+        epsilon: Epsilon,
+    ) {
+        let so_far = from.so_far;
+        let reach = |growing: &mut Self, at: usize, cost: f64| {
+            growing.cost[at] = cost;
+            growing.parent[at] = from.host.0;
+            growing.reached.push(Reverse((cost.to_bits(), at as u32)));
+        };
+        match (epsilon, from.errors) {
             (Epsilon::FromErrors { deviations, least }, Some(errors)) => {
-                let doubt = self.doubtful[host.index()].max(so_far);
-                let edges = matrix.row(host).iter().zip(errors);
-                for (at, (&edge, &error)) in edges.enumerate() {
+                let doubt = self.doubtful[from.host.index()].max(so_far);
+                for (edge, at) in edges {
+                    let at = at as usize;
                     let cost = edge.max(so_far);
-                    let doubtful = doubt.max(edge * (1.0 + error * deviations));
-                    let spread = libm::hypot(part(doubtful, cost), self.doubt(at));
-                    if cost * (1.0 + spread.max(least).max(0.0)) < self.tree.cost[at] {
-                        self.tree.cost[at] = cost;
-                        self.tree.parent[at] = host.0;
+                    let doubtful = doubt.max(edge * (1.0 + errors[at] * deviations));
+                    // By how much either path may be worse than its forecast. An edge that is fast
+                    // but unsure counts as far as it may become the worst one.
+                    let own = part(self.doubtful[at], self.cost[at]);
+                    let spread = libm::hypot(part(doubtful, cost), own);
+                    if cost * (1.0 + spread.max(least).max(0.0)) < self.cost[at] {
+                        reach(self, at, cost);
                         self.doubtful[at] = doubtful;
-                        self.open[at] = cost;
                     }
                 }
             }
-            _ => self.relax_by(matrix.row(host), host, so_far, epsilon.least_factor()),
+            _ => {
+                let factor = epsilon.least_factor();
+                for (edge, at) in edges {
+                    let over = if edge > so_far { edge } else { so_far };
+                    if over * factor < self.cost[at as usize] {
+                        reach(self, at as usize, over);
+                    }
+                }
+            }
         }
-    }
-
-    /// By how much the path to a host may be worse than its forecast, as a part of it. An edge
-    /// that is fast but unsure counts as far as it may become the worst one.
-    fn doubt(&self, at: usize) -> f64 {
-        part(self.doubtful[at], self.tree.cost[at])
-    }
-
-    /// `factor` is 1 + epsilon. No branch, so that the compiler takes several hosts at a time.
-    fn relax_by(&mut self, edges: &[f64], host: HostId, so_far: f64, factor: f64) {
-        let costs = self.tree.cost.iter_mut().zip(&mut self.tree.parent).zip(&mut self.open);
-        for (((cost, parent), open), &edge) in costs.zip(edges) {
-            let over = if edge > so_far { edge } else { so_far };
-            let better = over * factor < *cost;
-            *cost = if better { over } else { *cost };
-            *parent = if better { host.0 } else { *parent };
-            *open = if better { over } else { *open };
-        }
-    }
-
-    /// The host outside the tree that costs least, if any is left whose edges may change something:
-    /// no path over it is below its own cost, so once that is within epsilon of the worst cost
-    /// outside the tree, all costs are final.
-    fn nearest(&self, epsilon: Epsilon) -> Option<HostId> {
-        let (mut least, mut most) = (f64::INFINITY, 0.0);
-        for &cost in &self.open {
-            // A comparison with what is settled (not a number) is false.
-            least = if cost < least { cost } else { least };
-            most = if cost > most { cost } else { most };
-        }
-        if least == f64::INFINITY || least * epsilon.least_factor() >= most {
-            return None;
-        }
-        let at = self.open.iter().position(|&cost| cost == least)?;
-        Some(HostId(at as u32))
     }
 }
 

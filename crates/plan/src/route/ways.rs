@@ -1,0 +1,110 @@
+//! Which ways to weigh, out of all there are.
+
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use super::{HostId, Matrix, Tree, lasts};
+
+/// Most depots of a way: each is one more machine that can fail.
+const MOST_DEPOTS: usize = 3;
+
+/// What is to be sent, over what.
+#[derive(Clone, Copy)]
+pub struct Task<'a> {
+    /// Forecasts of all edges, with their errors.
+    pub matrix: &'a Matrix,
+    /// Round trips, as far as known; zero else.
+    pub rtt: &'a dyn Fn(HostId, HostId) -> Duration,
+    /// From where.
+    pub from: HostId,
+    /// To where.
+    pub to: HostId,
+    /// How much.
+    pub bytes: ByteCount,
+}
+
+/// Ways that are worth weighing by [`super::best_of`], as lists of hosts with both ends: those of
+/// the trees from the source, which are best for what takes long, and the fastest for `bytes` over
+/// one depot, then with another put into it, and a third. In this search an edge counts as slow
+/// as it may be by its error: the one that is best of many by luck would disappoint.
+pub fn ways(task: &Task<'_>, trees: &[&Tree]) -> Vec<Vec<HostId>> {
+    let mut found: Vec<Vec<HostId>> = Vec::new();
+    for tree in trees.iter().filter(|tree| tree.source() == task.from) {
+        let path = tree.path(task.to);
+        if (3..=MOST_DEPOTS + 2).contains(&path.len()) && !found.contains(&path) {
+            found.push(path);
+        }
+    }
+    let mut way = vec![task.from, task.to];
+    for _ in 0..MOST_DEPOTS {
+        let Some(longer) = task.best_longer(&way) else { break };
+        way.clone_from(&longer);
+        if !found.contains(&longer) {
+            found.push(longer);
+        }
+    }
+    found
+}
+
+impl Task<'_> {
+    /// The fastest way that has one depot more.
+    fn best_longer(&self, way: &[HostId]) -> Option<Vec<HostId>> {
+        let mut best: Option<(Duration, Vec<HostId>)> = None;
+        for depot in self.matrix.hosts().filter(|host| !way.contains(host)) {
+            for at in 1..way.len() {
+                let mut longer = way.to_vec();
+                longer.insert(at, depot);
+                let time = self.doubtful_time(&longer);
+                if time < best.as_ref().map_or(Duration::MAX, |best| best.0) {
+                    best = Some((time, longer));
+                }
+            }
+        }
+        best.map(|best| best.1)
+    }
+
+    /// How long it takes when every edge is slower than forecast by its error.
+    fn doubtful_time(&self, way: &[HostId]) -> Duration {
+        let cost = |pair: &[HostId]| {
+            let error = self.matrix.error(pair[0], pair[1]);
+            self.matrix.edge(pair[0], pair[1]).seconds_per_megabit() * (1.0 + error)
+        };
+        let inner = way[1..way.len() - 1].iter();
+        let through = inner.map(|&host| self.matrix.through(host).seconds_per_megabit());
+        let least = through.fold(0.0, f64::max);
+        let (mut begins, mut longest) = (Duration::ZERO, Duration::ZERO);
+        for pair in way.windows(2) {
+            let worst = cost(pair).max(least);
+            if !worst.is_finite() {
+                return Duration::MAX;
+            }
+            let rate = DataRate::from_bps((1e6 / worst) as u64);
+            let rtt = (self.rtt)(pair[0], pair[1]);
+            longest = longest.max(begins + lasts(rate, rtt, self.bytes));
+            begins += rtt + rtt / 2;
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Epsilon, tree};
+
+    #[test]
+    fn a_sure_depot_comes_before_a_lucky_one() {
+        let table = ",a,b,c,d\na,,10,50,60\nb,,,,\nc,,50,,\nd,,60,,\n";
+        let mut matrix = Matrix::from_csv(table).unwrap();
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| matrix.host(name).unwrap());
+        let rtt = |_: HostId, _: HostId| Duration::from_millis(50);
+        let all = |matrix: &Matrix, trees: &[&Tree]| {
+            let bytes = ByteCount(100_000_000);
+            ways(&Task { matrix, rtt: &rtt, from: a, to: b, bytes }, trees)
+        };
+        let found = tree(&matrix, a, Epsilon::PAPER);
+        assert_eq!(all(&matrix, &[&found]), [vec![a, d, b]]);
+        matrix.set_error(a, d, 0.5);
+        assert_eq!(all(&matrix, &[]), [vec![a, c, b]]);
+        assert_eq!(all(&matrix, &[&found]), [vec![a, d, b], vec![a, c, b]]);
+    }
+}
