@@ -135,7 +135,7 @@ mod tests {
         let over = Pipeline { legs: vec![leg(40, 80, 0.1); 2], through: Vec::new() };
         let small = best_of(&direct, std::slice::from_ref(&over), ByteCount(20_000)).unwrap();
         assert_eq!(small.way, None, "{small:?}");
-        let large = best_of(&direct, &[over.clone()], ByteCount(100_000_000)).unwrap();
+        let large = best_of(&direct, std::slice::from_ref(&over), ByteCount(100_000_000)).unwrap();
         assert_eq!(large.way, Some(0), "{large:?}");
         let slow = Forecasted { rate: DataRate::from_mbps(15), error: 0.1 };
         let weak = Pipeline { through: vec![slow], ..over };
