@@ -124,7 +124,7 @@ pub(super) struct Spool {
     sessions: Mutex<BTreeMap<SessionId, Arc<Kept>>>,
     ledger: Mutex<Ledger>,
     counted: Counted,
-    /// Bytes on the disk, for how much of what is reserved is still to come.
+    /// Held for as long as this depot has the directory.
     _lock: File,
 }
 
