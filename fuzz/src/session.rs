@@ -3,8 +3,8 @@
 use packtrain_io::tcp::Identity;
 use packtrain_node::api::AllowRule;
 use packtrain_proto::session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};
-use packtrain_proto::session::{Place, Reason};
-use packtrain_units::Duration;
+use packtrain_proto::session::{Place, Reason, measure};
+use packtrain_units::{DataRate, Duration};
 
 /// A header that is read is written to the same bytes; an answer and a rule
 /// read back.
@@ -23,6 +23,12 @@ pub fn session(data: &[u8]) {
         // A text that was no text may have to be cut when it is written.
         let again = Answer::read(&answer.write()).expect("what was written is read");
         assert_eq!(Answer::read(&again.write()), Ok(again));
+    }
+    if let Ok(report) = measure::read_report(data) {
+        assert_eq!(&measure::write_report(&report)[measure::REPORT_HEAD..], data);
+    }
+    if let Some(reply) = data.first_chunk().and_then(measure::Reply::read) {
+        assert_eq!(&reply.write()[..], &data[..measure::REPLY]);
     }
     if let Ok(text) = std::str::from_utf8(data) {
         if let Ok(rule) = text.parse::<AllowRule>() {
@@ -50,6 +56,22 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let identity = Identity::generate([1; 32]);
     let header = session.seal(identity.public().0, |text| identity.sign(text)).expect("it fits");
+    let token = measure::Measure::Token(measure::Epoch { number: 5, author: 6 }, 7);
+    let turn = Session { kind: Kind::Measure(token), ..session.clone() };
+    let turn = turn.seal(identity.public().0, |text| identity.sign(text)).expect("it fits");
+    let series = measure::Series {
+        to: "depot.example:7879".parse().expect("a place"),
+        sensor: measure::Sensor::Relayed,
+        age: Duration::from_secs(3),
+        samples: 4,
+        rate: DataRate::from_mbps(90),
+        interval: (DataRate::from_mbps(80), DataRate::from_mbps(99)),
+        error_ppm: 50_000,
+        each: DataRate::from_mbps(30),
+        min_rtt: Some(Duration::from_millis(20)),
+        lost_ppm: 100,
+    };
+    let report = measure::write_report(&[series.clone(), series]);
     let refusal = Refusal {
         reason: Reason::Busy,
         depot: 1,
@@ -58,6 +80,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     vec![
         header.write(),
+        turn.write(),
+        report[measure::REPORT_HEAD..].to_vec(),
         header.passed(DepotId([2; 16])).write(),
         Answer::Accepted.write(),
         Answer::Refused(refusal).write(),

@@ -34,8 +34,8 @@ pub use cp::{
     CpRequest, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice, TransportShare,
 };
 pub use depot::{
-    AllowError, AllowRule, DepotKept, DepotLimits, DepotReporter, DepotRequest, DepotSession,
-    DepotSpool, DepotStats, SpoolStats,
+    AllowError, AllowRule, DepotClique, DepotKept, DepotLimits, DepotReporter, DepotRequest,
+    DepotSession, DepotSpool, DepotStats, SpoolStats,
 };
 pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Options, Resume, Summary};

@@ -7,6 +7,7 @@
 //! `spool` what is kept on a disk for those who come later.
 
 mod admission;
+mod measure;
 mod metrics;
 mod policy;
 mod relay;
@@ -43,6 +44,7 @@ pub use policy::{AllowError, AllowRule};
 pub use spool::{DepotSpool, SpoolStats};
 
 use admission::{Admission, Pool};
+use measure::{Sensors, Turns};
 use metrics::Counters;
 use spool::Spool;
 
@@ -54,6 +56,8 @@ const MOST_REMEMBERED: usize = 100_000;
 const MOST_WORDS: usize = 4096;
 /// How often the depot measures itself.
 const TICK: Duration = Duration::from_secs(1);
+/// How often what was measured is written.
+const KEEP: Duration = Duration::from_secs(60);
 /// The wait after a connection that could not be accepted.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The time in which what ends at the limit of a drain is told.
@@ -81,6 +85,8 @@ struct Depot {
     guard: Mutex<Guard>,
     counters: Counters,
     spool: Option<Arc<Spool>>,
+    sensors: Sensors,
+    turns: Option<Turns>,
     measured: Mutex<(DataRate, f64)>,
     tell: Sender<Told>,
 }
@@ -106,6 +112,7 @@ impl Depot {
     /// Measures itself, and tells of it now and then, for ever.
     async fn watch(self: Arc<Self>, interval: Duration) {
         let (mut looked, mut told, mut before) = (clock::now(), clock::now(), ByteCount::ZERO);
+        let (mut sensed, mut kept) = (clock::now(), clock::now());
         loop {
             tokio::time::sleep(TICK.to_std()).await;
             let now = clock::now();
@@ -118,6 +125,14 @@ impl Depot {
             self.admission.lock().expect("no holder panics").measured(now, rate, load);
             if let Some(spool) = &self.spool {
                 spool::sweep(&self, spool);
+            }
+            if now.since(sensed) >= measure::SAMPLE {
+                sensed = now;
+                self.sensors.look(now);
+            }
+            if now.since(kept) >= KEEP {
+                kept = now;
+                tokio::task::block_in_place(|| self.sensors.keep());
             }
             if now.since(told) >= interval {
                 told = now;
@@ -162,6 +177,14 @@ fn check(request: &DepotRequest) -> Result<(), NodeError> {
     }
     if request.hop_limit == 0 || usize::from(request.hop_limit) > MOST_HOPS {
         return Err(usage(format!("a route has 1 to {MOST_HOPS} depots")));
+    }
+    if let Some(clique) = &request.clique {
+        if clique.peers.len() >= packtrain_plan::forecast::clique::MOST_MEMBERS {
+            return Err(usage("a clique has 64 depots at most"));
+        }
+        if clique.peers.contains(&clique.name) {
+            return Err(usage(format!("--name {} is --peer too: that is the others", clique.name)));
+        }
     }
     if let Some(name) = &request.tcp_cc {
         check_congestion(name).map_err(|e| usage(e.to_string()))?;
@@ -260,6 +283,10 @@ fn listen_and_relay(
         }
         None => None,
     };
+    let turns = match request.clique {
+        Some(clique) => Some(Turns::new(clique, keys::identity()?)),
+        None => None,
+    };
     let depot = Arc::new(Depot {
         spool,
         id: DepotId(entropy::bytes()),
@@ -277,6 +304,8 @@ fn listen_and_relay(
         admission: Mutex::new(Admission::new(request.limits)),
         guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
         counters: Counters::default(),
+        sensors: Sensors::load(measurements(bound)),
+        turns,
         measured: Mutex::default(),
         tell,
     });
@@ -285,17 +314,35 @@ fn listen_and_relay(
         spool::resume(&depot, kept);
     }
     let watching = tokio::spawn(Arc::clone(&depot).watch(request.interval));
+    let probing = depot.turns.is_some().then(|| {
+        let depot = Arc::clone(&depot);
+        tokio::spawn(async move {
+            if let Some(turns) = &depot.turns {
+                turns.run(&depot).await;
+            }
+        })
+    });
     let answering = metrics.map(|(listener, _)| {
         let depot = Arc::clone(&depot);
         tokio::spawn(metrics::answer(listener, move || depot.stats()))
     });
     runtime::handle().block_on(serve_until(&depot, listener, &request.stop, request.drain));
     watching.abort();
+    if let Some(task) = probing {
+        task.abort();
+    }
     if let Some(task) = answering {
         task.abort();
     }
+    depot.sensors.keep();
     depot.tell(Told::Stats(depot.stats()));
     Ok(())
+}
+
+/// Where a depot of this port keeps what it measured; nowhere without a home.
+fn measurements(bound: SocketAddr) -> Option<PathBuf> {
+    let dirs = crate::config::Dirs::from_env().ok()?;
+    Some(dirs.state.join(format!("depot-{}.json", bound.port())))
 }
 
 /// Takes connections until asked to stop, then waits for the sessions under way, but not too long.

@@ -6,7 +6,14 @@ pub mod perfsonar;
 use packtrain_plan::forecast::{Battery, Forecast};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
+pub use packtrain_proto::session::measure::{Sensor, Series as HopSeries};
+use packtrain_proto::session::{Host, Place};
+use packtrain_transfer::FailureKind;
+
+use crate::api::NodeError;
 use crate::history::{HistoryError, Keep, Wanted, find};
+use crate::route::Route;
+use crate::{runtime, ways};
 
 /// A throughput that was measured from one machine to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +75,28 @@ pub fn from_history(keep: &Keep, asked: &Asked) -> Result<Vec<Measurement>, Hist
     Ok(counts
         .map(|row| Measurement { at: row.began, rate: row.throughput, rtt: row.rtt })
         .collect())
+}
+
+/// What a depot measured of its hop to `to`, a host or another depot's place.
+///
+/// # Errors
+/// The depot cannot be asked, or refuses.
+pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, NodeError> {
+    let place = to.parse::<Place>().ok();
+    let host = match &place {
+        Some(place) => place.host.clone(),
+        None => Host::parse(to)
+            .map_err(|error| NodeError::new(FailureKind::Usage, format!("{to} is {error}")))?,
+    };
+    let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
+    let route = Route::over(std::slice::from_ref(depot))?;
+    let route = route.ok_or_else(|| away("no route".to_owned()))?;
+    let mut found = runtime::handle().block_on(ways::ask(depot, &route, &host)).map_err(away)?;
+    found.retain(|series| {
+        let depot = place.as_ref().is_none_or(|place| series.to == *place);
+        series.to.host == host && depot
+    });
+    Ok(found)
 }
 
 /// Pairs of machines that the history has transfers between, with how many, the newest first: what

@@ -142,8 +142,13 @@ impl Route {
 
     /// The header of a new session to `destination`.
     fn header(&self, destination: Place) -> Result<Vec<u8>, DialError> {
+        self.header_of(Kind::Synchronous, destination)
+    }
+
+    /// The same of another kind.
+    pub(crate) fn header_of(&self, kind: Kind, destination: Place) -> Result<Vec<u8>, DialError> {
         let session = Session {
-            kind: Kind::Synchronous,
+            kind,
             id: SessionId(entropy::bytes()),
             sent: clock::wall(),
             hop_limit: HOP_LIMIT,

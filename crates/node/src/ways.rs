@@ -8,18 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use packtrain_io::tcp::{ConnectOptions, connect, tcp_info};
 use packtrain_plan::route::{Forecasted, Pilot, WayId};
-use packtrain_proto::session::{Host, Place};
+use packtrain_proto::session::measure::{Measure, REPORT_HEAD, Series, read_report, report_len};
+use packtrain_proto::session::{Answer, Host, Kind, Place};
 use packtrain_units::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::api::NodeError;
+use crate::depot::read_answer;
 use crate::history::{self, Alike, Keep};
 use crate::route::Route;
 use crate::runtime;
 
 /// A depot that does not answer by then is not asked further; it may still be tried.
 const ASK: Duration = Duration::from_secs(2);
+/// How long a user waits who asks a depot and does nothing else.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The most depots to choose from.
 pub const MOST_DEPOTS: usize = 16;
+/// A port for a question about a host.
+const ANY_PORT: u16 = 1;
+/// What a depot measured earlier says less than nothing.
+const FRESH: Duration = Duration::from_secs(1800);
 /// The part beyond a depot is no shorter than this part of the direct round trip.
 const REST: f64 = 0.1;
 
@@ -36,6 +46,8 @@ struct Known {
     /// The round trip to each way's first depot.
     near: BTreeMap<WayId, Duration>,
     forecasts: BTreeMap<WayId, Forecasted>,
+    /// What each way's depot says of the part behind it.
+    beyond: BTreeMap<WayId, Series>,
     told: Vec<String>,
 }
 
@@ -98,26 +110,42 @@ impl Ways {
         let known = self.known();
         for (way, near) in &known.near {
             let Some(rtt) = rtt else { continue };
-            let beyond = (rtt - *near).max(rtt.mul_f64(REST));
+            let measured = known.beyond.get(way).and_then(|series| series.min_rtt);
+            let beyond = measured.unwrap_or_else(|| (rtt - *near).max(rtt.mul_f64(REST)));
             pilot.set_hops(*way, vec![*near, beyond]);
+        }
+        for (way, series) in known.beyond.iter().filter(|(_, series)| series.age <= FRESH) {
+            let error = f64::from(series.error_ppm) / 1e6;
+            pilot.set_cap(*way, Forecasted { rate: series.rate, error }, series.each);
         }
         for (way, forecast) in &known.forecasts {
             pilot.set_forecast(*way, *forecast);
         }
     }
 
-    /// How far a depot is.
+    /// How far a depot is, and what it knows of the part behind it.
     async fn ask(&self, way: WayId, depot: &Place) {
         let options = ConnectOptions { timeout: ASK, ..ConnectOptions::default() };
-        let connected = connect(&depot.host.to_string(), depot.port, &options).await;
-        let mut known = self.known();
-        match connected.map(|socket| tcp_info(&socket)) {
-            Ok(Ok(info)) => {
-                known.told.push(format!("via {depot}: {} away", round(info.srtt)));
-                known.near.insert(way, info.srtt);
+        let socket = match connect(&depot.host.to_string(), depot.port, &options).await {
+            Ok(socket) => socket,
+            Err(error) => return self.known().told.push(format!("via {depot}: {error}")),
+        };
+        if let Ok(info) = tcp_info(&socket) {
+            let mut known = self.known();
+            known.told.push(format!("via {depot}: {} away", round(info.srtt)));
+            known.near.insert(way, info.srtt);
+        }
+        let Some(route) = self.route(way) else { return };
+        let asked = tokio::time::timeout(ASK.to_std(), report(socket, route, &self.host)).await;
+        match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
+            Ok(series) => {
+                let ours = |one: &Series| one.to.host == self.host;
+                let Some(one) = series.into_iter().find(ours) else { return };
+                let mut known = self.known();
+                known.told.push(format!("via {depot}: it says {}", told(&one)));
+                known.beyond.insert(way, one);
             }
-            Ok(Err(_)) => {}
-            Err(error) => known.told.push(format!("via {depot}: {error}")),
+            Err(text) => self.known().told.push(format!("via {depot}: {text}")),
         }
     }
 
@@ -137,6 +165,54 @@ impl Ways {
             known.forecasts.insert(way, forecast);
         }
     }
+}
+
+/// Connects to a depot and asks for its report.
+pub(crate) async fn ask(
+    depot: &Place,
+    route: &Route,
+    towards: &Host,
+) -> Result<Vec<Series>, String> {
+    let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+    let asked = async {
+        let socket = connect(&depot.host.to_string(), depot.port, &options).await;
+        report(socket.map_err(|e| e.to_string())?, route, towards).await
+    };
+    let asked = tokio::time::timeout(PATIENCE.to_std(), asked).await;
+    asked.unwrap_or_else(|_| Err("no answer".to_owned()))
+}
+
+/// Asks the depot at the other end of `socket` for its report.
+async fn report(
+    mut socket: TcpStream,
+    route: &Route,
+    towards: &Host,
+) -> Result<Vec<Series>, String> {
+    let place = Place { host: towards.clone(), port: ANY_PORT };
+    let header = route.header_of(Kind::Measure(Measure::Ask), place).map_err(|e| e.to_string())?;
+    let broken = |error: std::io::Error| error.to_string();
+    socket.write_all(&header).await.map_err(broken)?;
+    match read_answer(&socket).await? {
+        Answer::Accepted => {}
+        Answer::Refused(refusal) => return Err(refusal.to_string()),
+    }
+    let mut head = [0; REPORT_HEAD];
+    socket.read_exact(&mut head).await.map_err(broken)?;
+    let len = report_len(&head).map_err(|e| e.to_string())?;
+    let mut bytes = Vec::new();
+    // As it comes, so that nothing is taken on a peer's word.
+    (&mut socket).take(len as u64).read_to_end(&mut bytes).await.map_err(broken)?;
+    if bytes.len() != len {
+        return Err("the report ends early".to_owned());
+    }
+    read_report(&bytes).map_err(|e| e.to_string())
+}
+
+/// A series, for people.
+fn told(series: &Series) -> String {
+    let Series { to, rate, interval: (low, high), samples, age, .. } = series;
+    let age = age.as_secs_f64();
+    format!("{rate} ({low} to {high}) to {}, {samples} samples, {age:.0} s ago", to.host)
 }
 
 /// To a tenth of a millisecond.

@@ -14,6 +14,7 @@
 //! count that stopped at the window's length.
 
 mod battery;
+pub mod clique;
 mod method;
 mod score;
 

@@ -19,6 +19,7 @@ pub mod echo;
 mod guard;
 mod header;
 pub mod hop;
+pub mod measure;
 pub mod spool;
 
 pub use address::{Host, Place, PlaceError};

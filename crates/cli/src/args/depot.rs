@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::AllowRule;
+use packtrain_node::api::{AllowRule, Place};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::values::{self, Buffer};
@@ -67,6 +67,15 @@ pub(crate) struct DepotArgs {
     /// How often figures are told with --json.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub(crate) interval: Duration,
+    /// Another depot of the clique that probes the paths between them in turns, once for each.
+    #[arg(long, value_name = "DEPOT", value_delimiter = ',', value_parser = values::place, requires = "name")]
+    pub(crate) peer: Vec<Place>,
+    /// What the others of the clique call this depot, such as d1.example.org:7879.
+    #[arg(long, value_name = "DEPOT", value_parser = values::place, requires = "peer")]
+    pub(crate) name: Option<Place>,
+    /// The most bytes that probes move in an hour, sent and taken.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = values::size)]
+    pub(crate) probe_budget: ByteCount,
     /// Events as JSON on stdout, one a line.
     #[arg(long)]
     pub(crate) json: bool,

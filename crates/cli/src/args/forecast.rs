@@ -20,6 +20,10 @@ pub(crate) struct ForecastArgs {
     /// The machine they go to.
     #[arg(value_name = "TO")]
     pub(crate) to: String,
+    /// FROM is a depot, HOST:PORT, that is asked what it measured of its hop to TO (HOST, or HOST:PORT
+    /// of another depot).
+    #[arg(long, conflicts_with_all = ["perfsonar", "transport", "since", "export", "explain"])]
+    pub(crate) depot: bool,
     /// Throughputs from perfSONAR besides: an esmond series or pScheduler results; - for standard
     /// input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,6 +1,6 @@
 //! `depot`.
 
-use packtrain_node::api::{DepotLimits, DepotRequest, DepotSpool, StopHandle};
+use packtrain_node::api::{DepotClique, DepotLimits, DepotRequest, DepotSpool, StopHandle};
 
 use super::serve::ended;
 use crate::args::DepotArgs;
@@ -37,6 +37,11 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
             key_quota: args.spool.spool_key_quota,
             keep: args.spool.spool_ttl,
             free: args.spool.spool_free,
+        }),
+        clique: args.name.clone().map(|name| DepotClique {
+            name,
+            peers: args.peer.clone(),
+            budget: args.probe_budget,
         }),
         stop: stop.clone(),
     };

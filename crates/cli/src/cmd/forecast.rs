@@ -4,7 +4,9 @@ use std::path::Path;
 
 use packtrain_io::clock;
 use packtrain_node::api::{FailureKind, NodeError};
-use packtrain_node::forecast::{Asked, Measurement, from_history, known_paths, outlook, perfsonar};
+use packtrain_node::forecast::{
+    Asked, Measurement, from_history, known_paths, of_depot, outlook, perfsonar,
+};
 use packtrain_node::history::{HistoryError, Keep};
 
 use super::input::Input;
@@ -19,6 +21,9 @@ const NAMED: usize = 5;
 
 /// `packtrain forecast`.
 pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
+    if args.depot {
+        return ask(args);
+    }
     let keep = args.keep.keep()?;
     let asked = Asked {
         from: args.from.clone(),
@@ -42,6 +47,28 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
         out::json_line(&out::forecast::Event::new(&args.from, &args.to, &outlook, args.explain));
     } else {
         out::line(&out::forecast::words(&args.from, &args.to, &outlook, args.explain));
+    }
+    Ok(Code::DONE)
+}
+
+/// What a depot says of one of its hops.
+fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
+    let depot = args
+        .from
+        .parse()
+        .map_err(|error| Exit::usage(format!("--depot: {} is {error}", out::clean(&args.from))))?;
+    let found = of_depot(&depot, &args.to)?;
+    for series in &found {
+        if args.json {
+            out::json_line(&out::forecast::Hop::new(&args.from, series));
+        } else {
+            out::line(&out::forecast::hop(&args.from, series));
+        }
+    }
+    if found.is_empty() {
+        let (from, to) = (out::clean(&args.from), out::clean(&args.to));
+        let text = format!("{from} has measured nothing towards {to} yet");
+        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
     }
     Ok(Code::DONE)
 }

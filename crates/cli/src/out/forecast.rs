@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use packtrain_node::forecast::Outlook;
+use packtrain_node::forecast::{HopSeries, Outlook, Sensor};
 use packtrain_units::DataRate;
 use serde::Serialize;
 
@@ -27,6 +27,80 @@ pub(crate) struct Event<'a> {
     selector: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     methods: Option<Vec<MethodError<'a>>>,
+}
+
+/// What a depot expects of a hop, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Hop<'a> {
+    event: &'static str,
+    from: &'a str,
+    to: String,
+    sensor: &'static str,
+    throughput_mbps: f64,
+    /// Four measurements in five are expected between them.
+    interval_mbps: [f64; 2],
+    relative_error: f64,
+    /// Of one stream.
+    stream_mbps: f64,
+    rtt_ms: Option<f64>,
+    /// Part of the bytes that was sent again.
+    lost: f64,
+    measurements: u32,
+    age_seconds: f64,
+}
+
+impl<'a> Hop<'a> {
+    /// Of a depot's hop.
+    pub(crate) fn new(from: &'a str, series: &HopSeries) -> Self {
+        let rate = |rate: DataRate| mbps(rate.as_bps() as f64);
+        Self {
+            event: "hop",
+            from,
+            to: to(series),
+            sensor: sensor(series),
+            throughput_mbps: rate(series.rate),
+            interval_mbps: [rate(series.interval.0), rate(series.interval.1)],
+            relative_error: f64::from(series.error_ppm) / 1e6,
+            stream_mbps: rate(series.each),
+            rtt_ms: series.min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            lost: f64::from(series.lost_ppm) / 1e6,
+            measurements: series.samples,
+            age_seconds: series.age.as_secs_f64(),
+        }
+    }
+}
+
+/// Port 1 stands for any.
+fn to(series: &HopSeries) -> String {
+    if series.to.port == 1 { series.to.host.to_string() } else { series.to.to_string() }
+}
+
+fn sensor(series: &HopSeries) -> &'static str {
+    match series.sensor {
+        Sensor::Relayed => "relayed",
+        Sensor::Probed => "probed",
+    }
+}
+
+/// The same for people.
+pub(crate) fn hop(from: &str, series: &HopSeries) -> String {
+    let rtt = series
+        .min_rtt
+        .map_or_else(String::new, |rtt| format!(", round trip {:.1} ms", rtt.as_secs_f64() * 1e3));
+    format!(
+        "{} -> {}: {} (four times in five between {} and {}), one stream {}{rtt}\n\
+         from {} measurements ({}), the newest {:.0} s old; sent again: {:.4} %",
+        super::clean(from),
+        to(series),
+        series.rate,
+        series.interval.0,
+        series.interval.1,
+        series.each,
+        series.samples,
+        sensor(series),
+        series.age.as_secs_f64(),
+        f64::from(series.lost_ppm) / 1e4,
+    )
 }
 
 /// How wrong a method was.

@@ -131,3 +131,38 @@ fn a_depot_killed_in_the_middle_is_left_for_the_direct_way() {
 fn a_depot_frozen_in_the_middle_is_left_for_the_direct_way() {
     the_depot_meets("STOP");
 }
+
+/// Two depots that relay nothing probe each other in turns, and say what they found.
+#[test]
+#[ignore = "takes a minute and a half; `cargo xtask test` runs it"]
+fn depots_of_a_clique_measure_each_other() {
+    let rig = Rig::local();
+    let [one, two] = [0; 2].map(|_| format!("127.0.0.1:{}", free_port()));
+    let keys = rig.path("depot-keys");
+    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
+    fs::write(&keys, shown.stdout).expect("a file");
+    let start = |name: &str, peer: &str| {
+        let mut depot = rig.packtrain();
+        depot.args(["depot", "--listen", name, "--name", name, "--peer", peer]);
+        depot.args(["--allow", "127.0.0.1", "--probe-budget", "9MiB", "--authorized-keys"]);
+        rig.start(depot.arg(&keys))
+    };
+    let mut depots = [start(&one, &two), start(&two, &one)];
+    let ask = |from: &str, to: &str| {
+        let mut ask = rig.packtrain();
+        rig.run(ask.args(["forecast", "--json", "--depot", from, to]))
+    };
+    let found = (0..180).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1000));
+        assert!(depots.iter_mut().all(|depot| !depot.ended()), "a depot ended");
+        let told = [ask(&one, &two), ask(&two, &one)];
+        told.into_iter().find(|told| told.code == 0)
+    });
+    let found = found.expect("a probe within three minutes");
+    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&line["event"], &line["sensor"]), (&"hop".into(), &"probed".into()), "{text}");
+    assert!(line["throughput_mbps"].as_f64() > Some(1.0), "{text}");
+    let stranger = ask(&one, "192.0.2.77");
+    assert_eq!(stranger.code, 3, "{}", stranger.stderr);
+}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use packtrain_units::{ByteCount, Duration};
 
+use super::cp::Place;
 use super::report::Notice;
 use super::stop::StopHandle;
 pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotSpool, DepotStats, SpoolStats};
@@ -38,8 +39,21 @@ pub struct DepotRequest {
     pub interval: Duration,
     /// Where sessions are kept whose receivers come later; none are if none.
     pub spool: Option<DepotSpool>,
+    /// The depots that it measures the paths to, in turns with them.
+    pub clique: Option<DepotClique>,
     /// Asks for an orderly end.
     pub stop: StopHandle,
+}
+
+/// Depots that probe the paths between them, one at a time.
+#[derive(Clone, Debug)]
+pub struct DepotClique {
+    /// What the others call this one.
+    pub name: Place,
+    /// The others.
+    pub peers: Vec<Place>,
+    /// The most bytes that probes move in an hour, sent and taken.
+    pub budget: ByteCount,
 }
 
 /// A session that is over, or was never let in.

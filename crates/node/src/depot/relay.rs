@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{Depot, Told, spool};
+use super::{Depot, Told, measure, spool};
 use crate::api::DepotSession;
 use crate::pubkey::PublicKey;
 
@@ -219,7 +219,8 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let no = |reason, text: &str| Err(refusal(position, reason, text).into());
     let key = let_in(depot, header)?;
     let session = &header.session;
-    if session.kind != Kind::Synchronous || !session.tree.is_empty() {
+    let known = matches!(session.kind, Kind::Synchronous | Kind::Measure(_));
+    if !known || !session.tree.is_empty() {
         return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
     }
     if header.trail.contains(&depot.id) {
@@ -352,6 +353,9 @@ async fn session(
     }
     let position = header.position();
     let key = judge(depot, &header)?;
+    if let Kind::Measure(what) = header.session.kind {
+        return measure::answer(depot, socket, &header, what).await;
+    }
     drop(stranger);
     let broken =
         || refusal(position, Reason::Malformed, "the route has no depot for this position");
@@ -363,6 +367,8 @@ async fn session(
     let seat = Seat::take(depot, key, flow, position)?;
     flow.touch();
     let mut next = Onward { socket: connect(depot, &hop, position).await?, well: false };
+    let _there = depot.sensors.towards(&hop.place, last, &next.socket);
+    let _back = depot.sensors.back(socket);
     let work = async {
         if last {
             socket.write_all(&Answer::Accepted.write()).await?;

@@ -2,6 +2,7 @@ use std::sync::Mutex as StdMutex;
 use std::sync::mpsc;
 
 use packtrain_io::tcp::Identity;
+use packtrain_proto::session::measure::{self, Measure};
 use packtrain_proto::session::{
     Answer, Branch, Hop, HopTransport, Kind, Place, Reason, Refusal, Session, SessionId,
 };
@@ -65,6 +66,7 @@ impl Station {
             spool: None,
             metrics: None,
             interval: Duration::from_secs(1),
+            clique: None,
             stop: stop.clone(),
         };
         change(&mut request);
@@ -194,6 +196,51 @@ fn over_one_two_and_three_depots_and_both_ways_of_passing_on() {
     let first = &sessions[0];
     assert_eq!((first.refused, &first.failure), (None, &None));
     assert_eq!(first.bytes, (ByteCount(3_000_001), ByteCount(3_000_001)));
+}
+
+#[test]
+fn what_it_measured_is_told_to_those_who_may_relay() {
+    let station = Station::start(|_| {});
+    let to: Place = "192.0.2.1:9".parse().expect("a place");
+    let asks = |what| Session { kind: Kind::Measure(what), ..ask(&to, &[&station.place]) };
+    let epoch = measure::Epoch { number: 1, author: 2 };
+    runtime::handle().block_on(async {
+        let (mut socket, answer) = call(&station.place, &header(&asks(Measure::Ask), 1)).await;
+        assert_eq!(answer, Answer::Accepted);
+        let mut report = Vec::new();
+        socket.read_to_end(&mut report).await.expect("it ends");
+        let (head, rest) = report.split_first_chunk().expect("a head");
+        assert_eq!(measure::report_len(head), Ok(rest.len()));
+        assert_eq!(measure::read_report(rest), Ok(Vec::new()), "nothing yet");
+        // A stranger, one who may only copy, and a member of no clique of its.
+        for seed in [9, 3] {
+            let no = refused(&station.place, &asks(Measure::Ask), seed).await;
+            assert_eq!(no.reason, Reason::NotAuthorised);
+        }
+        for what in
+            [Measure::Token(epoch, 1), Measure::Claim(epoch), Measure::Probe(ByteCount(1 << 40))]
+        {
+            let no = refused(&station.place, &asks(what), 1).await;
+            assert_eq!(no.reason, Reason::Unsupported, "{what:?}");
+        }
+    });
+}
+
+/// Only members are heard, a turn is taken once, and probes end with the hour's bytes.
+#[test]
+fn members_of_a_clique_pass_the_turn_and_probe_within_their_bytes() {
+    let own: Place = "d1.example:7879".parse().expect("a place");
+    let peer: Place = "d2.example:7879".parse().expect("a place");
+    let identity = Identity::generate([1; 32]);
+    let budget = ByteCount(3 << 20);
+    let clique = crate::api::DepotClique { name: own.clone(), peers: vec![peer.clone()], budget };
+    let turns = Turns::new(clique, identity);
+    assert!(turns.knows(Some(&peer)) && !turns.knows(Some(&own)) && !turns.knows(None));
+    let stranger = "d3.example:7879".parse().expect("a place");
+    assert!(!turns.knows(Some(&stranger)));
+    assert!(turns.lets(ByteCount(2 << 20)) && !turns.lets(ByteCount(2 << 20)));
+    assert!(turns.lets(ByteCount(1 << 20)) && !turns.lets(ByteCount(1)));
+    assert!(!turns.lets(ByteCount(u64::MAX)));
 }
 
 #[test]
@@ -425,6 +472,7 @@ fn figures_are_told_here_and_nowhere_else() {
         spool: None,
         metrics: Some("0.0.0.0:0".to_owned()),
         interval: Duration::from_secs(1),
+        clique: None,
         stop: StopHandle::new(),
     };
     let tiny = DepotLimits { pool: ByteCount(1000), ..DepotLimits::default() };

@@ -107,6 +107,8 @@ struct State {
     name: String,
     hops: Vec<Duration>,
     forecast: Option<Forecasted>,
+    /// What a part of it gives all streams of somebody, and one stream.
+    cap: Option<(Forecasted, DataRate)>,
     away_until: Time,
     hold: Duration,
     marks: VecDeque<Mark>,
@@ -181,6 +183,14 @@ impl Pilot {
     pub fn set_forecast(&mut self, way: WayId, forecast: Forecasted) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.forecast = Some(forecast);
+        }
+    }
+
+    /// Says what a part of a way gave all streams of somebody, and one of them: what more streams
+    /// had there each. No more is expected of the way.
+    pub fn set_cap(&mut self, way: WayId, all: Forecasted, each: DataRate) {
+        if let Some(state) = self.ways.get_mut(way.index()) {
+            state.cap = Some((all, each));
         }
     }
 
@@ -379,8 +389,16 @@ impl Pilot {
             return Some((Forecasted { rate: direct.rate.mul_f64(ratio), error }, true));
         }
         let gain = look.limit.gain(look.rtt, &state.hops);
-        let rate = direct.rate.mul_f64(gain);
-        (gain > 1.0).then_some((Forecasted { rate, error: MODEL }, false))
+        let model = Forecasted { rate: direct.rate.mul_f64(gain), error: MODEL };
+        let expected = match state.cap {
+            None => model,
+            Some((all, each)) => {
+                let many = each.mul_f64(f64::from(look.wanted));
+                let cap = Forecasted { rate: all.rate.max(many), ..all };
+                Forecasted::least_of(&[model, cap]).unwrap_or(model)
+            }
+        };
+        (expected.rate > direct.rate).then_some((expected, false))
     }
 
     fn direct(&mut self, look: &Look<'_>) {
@@ -512,6 +530,7 @@ impl State {
             name,
             hops,
             forecast: None,
+            cap: None,
             away_until: Time::ZERO,
             hold: HOLD,
             marks: VecDeque::new(),

@@ -3,7 +3,7 @@
 //! ```text
 //! 0..4      "PKTS"
 //! 4..6      version, 1
-//! 6..8      type: 1 synchronous, 2 asynchronous, 3 staging over a tree, 5 echo, 6 claim
+//! 6..8      type: 1 synchronous, 2 asynchronous, 3 staging over a tree, 4 measure, 5 echo, 6 claim
 //! 8..10     length of the header, trail included, at most 4096
 //! 10..12    length of what is signed: from byte 0 to the end of the options
 //! 12        most depots that the sender allows
@@ -22,6 +22,7 @@ use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use packtrain_units::Duration;
 
 use super::address::Place;
+use super::measure::Measure;
 use super::spool::{Claim, Deposit, Spool};
 
 /// Enough of a header to learn its length.
@@ -51,6 +52,8 @@ const BRANCH: u8 = 4;
 const DEPOSIT: u8 = 16;
 /// Option: what is claimed.
 const CLAIM: u8 = 17;
+/// Option: what a session of type 4 is for.
+const MEASURE: u8 = 24;
 /// Options from here on may be skipped by those who do not know them.
 const MAY_SKIP: u8 = 128;
 
@@ -71,6 +74,8 @@ pub enum Kind {
     Asynchronous,
     /// To many receivers over a tree of depots.
     Staging,
+    /// About the speed of a depot's hops: see [`super::measure`].
+    Measure(Measure),
     /// The last depot of the route sends back what it gets: see [`super::echo`].
     Echo,
     /// What a depot keeps is asked for.
@@ -211,7 +216,9 @@ impl Session {
         let header = Header { session: self.clone(), sender, trail: Vec::new(), signed, signature };
         // What cannot be read back is not sent.
         let read = Header::read(&header.write())?;
-        let same = read.session.tree == self.tree && read.session.spool == self.spool;
+        let same = read.session.tree == self.tree
+            && read.session.spool == self.spool
+            && read.session.kind == self.kind;
         if same { Ok(header) } else { Err(HeaderError::Broken) }
     }
 
@@ -232,6 +239,9 @@ impl Session {
         if let Some(spool) = &self.spool {
             let kind = if matches!(spool, Spool::Deposit(_)) { DEPOSIT } else { CLAIM };
             option(out, kind, |out| spool.write(out));
+        }
+        if let Kind::Measure(measure) = &self.kind {
+            option(out, MEASURE, |out| measure.write(out));
         }
     }
 }
@@ -336,7 +346,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     id.copy_from_slice(&signed[14..30]);
     let mut sent = [0; 8];
     sent.copy_from_slice(&signed[30..38]);
-    let (mut source, mut destination, mut spool) = (None, None, None);
+    let (mut source, mut destination, mut spool, mut measure) = (None, None, None, None);
     let (mut route, mut tree) = (Vec::new(), Vec::new());
     let mut rest = &signed[OPTIONS..];
     while !rest.is_empty() {
@@ -363,6 +373,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
                 let claim = Claim::read(value).ok_or(HeaderError::Broken)?;
                 spool.replace(Spool::Claim(claim)).is_none()
             }
+            MEASURE => measure.replace(Measure::read(value).ok_or(HeaderError::Broken)?).is_none(),
             kind if kind >= MAY_SKIP => true,
             kind => return Err(HeaderError::Option(kind)),
         };
@@ -373,8 +384,14 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     if route.len() > MOST_HOPS || tree.len() > MOST_BRANCHES {
         return Err(HeaderError::TooLong);
     }
+    // A session of type 4 says what it is for, and no other does.
+    let kind = match (u16::from_be_bytes([signed[6], signed[7]]), measure) {
+        (4, Some(measure)) => Kind::Measure(measure),
+        (4, None) | (_, Some(_)) => return Err(HeaderError::Broken),
+        (code, None) => Kind::of(code),
+    };
     Ok(Session {
-        kind: Kind::of(u16::from_be_bytes([signed[6], signed[7]])),
+        kind,
         id: SessionId(id),
         // What no clock shows is as far off as can be.
         sent: Duration::from_nanos(u64::from_be_bytes(sent).saturating_mul(1_000_000)),
@@ -397,6 +414,7 @@ impl Kind {
             Self::Synchronous => 1,
             Self::Asynchronous => 2,
             Self::Staging => 3,
+            Self::Measure(_) => 4,
             Self::Echo => 5,
             Self::Claim => 6,
             Self::Other(code) => code,

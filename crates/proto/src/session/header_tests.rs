@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use packtrain_units::ByteCount;
 
 use super::super::address::tests::any_place;
+use super::super::measure::Epoch;
 use super::super::spool::Wish;
 use super::*;
 
@@ -65,7 +66,11 @@ fn any_session() -> impl Strategy<Value = Session> {
             Branch { parent, policy, hop }
         });
         Session {
-            kind: Kind::of(fixed.0),
+            kind: match fixed.0 % 9 {
+                4 => Kind::Measure(Measure::Token(Epoch { number: fixed.2, author: 7 }, 3)),
+                _ if fixed.0 == 4 => Kind::Measure(Measure::Ask),
+                _ => Kind::of(fixed.0),
+            },
             id: SessionId(fixed.1),
             sent: Duration::from_millis(fixed.2),
             hop_limit: fixed.3,

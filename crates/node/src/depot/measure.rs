@@ -1,0 +1,87 @@
+//! What a depot knows of the speed of its hops: measured from what it relays, and asked for by
+//! sessions of type 4.
+
+mod budget;
+mod sensors;
+mod series;
+mod turns;
+
+use packtrain_io::clock;
+use packtrain_proto::session::measure::{Measure, write_report};
+use packtrain_proto::session::{Answer, Header, Reason};
+use packtrain_units::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::Depot;
+use super::relay::{Ended, refusal};
+
+pub(super) use sensors::{SAMPLE, Sensors};
+pub(super) use turns::Turns;
+
+/// How long somebody who asked may take to hear the answer.
+const HEAR: Duration = Duration::from_secs(10);
+
+/// Answers a session of type 4 whose sender may relay here.
+pub(super) async fn answer(
+    depot: &Depot,
+    socket: &mut TcpStream,
+    header: &Header,
+    what: Measure,
+) -> Result<(), Ended> {
+    let position = header.position();
+    if header.session.route.len() != position + 1 {
+        let text = "a depot is asked for itself: the route ends there";
+        return Err(refusal(position, Reason::Malformed, text).into());
+    }
+    match what {
+        Measure::Ask => {
+            let report =
+                depot.sensors.report(clock::wall(), &header.session.destination.place.host);
+            let tell = async {
+                socket.write_all(&Answer::Accepted.write()).await?;
+                socket.write_all(&write_report(&report)).await?;
+                socket.shutdown().await
+            };
+            let told = tokio::time::timeout(HEAR.to_std(), tell).await;
+            Ok(told.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
+        }
+        Measure::Token(..) | Measure::Claim(_) | Measure::Probe(_) => {
+            let from = header.session.source.as_ref();
+            match depot.turns.as_ref().filter(|turns| turns.knows(from)) {
+                Some(turns) => peer(turns, socket, what, position).await,
+                None => {
+                    let text = "this depot has no such member in its clique (--peer)";
+                    Err(refusal(position, Reason::Unsupported, text).into())
+                }
+            }
+        }
+    }
+}
+
+/// Answers another depot.
+async fn peer(
+    turns: &Turns,
+    socket: &mut TcpStream,
+    what: Measure,
+    position: usize,
+) -> Result<(), Ended> {
+    let answered = async {
+        if let Some(reply) = turns.heard(what) {
+            socket.write_all(&Answer::Accepted.write()).await?;
+            return socket.write_all(&reply.write()).await;
+        }
+        let Measure::Probe(bytes) = what else { return Ok(()) };
+        let came = turns::swallow(socket, bytes).await?;
+        socket.write_all(&Answer::Accepted.write()).await?;
+        socket.write_all(&came.to_be_bytes()).await
+    };
+    if let Measure::Probe(bytes) = what
+        && !turns.lets(bytes)
+    {
+        let text = "probes have had their bytes of this hour";
+        return Err(refusal(position, Reason::Busy, text).into());
+    }
+    let answered = tokio::time::timeout(HEAR.to_std(), answered).await;
+    Ok(answered.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
+}

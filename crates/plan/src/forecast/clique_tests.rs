@@ -1,0 +1,255 @@
+use packtrain_units::Rng;
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+
+use super::*;
+
+const TIMING: Timing = Timing {
+    lease: Duration::from_millis(2000),
+    rest: Duration::from_millis(100),
+    delay: Duration::from_millis(500),
+};
+const STEP: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Token(Epoch, u64),
+    Claim(Epoch),
+    /// Back to who sent it, and to which message.
+    Passed(u64, Reply),
+    Claimed(Epoch, Reply),
+    /// The sender's connection was refused.
+    NotPassed(u64),
+    NotClaimed(Epoch),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Letter {
+    at: Time,
+    from: usize,
+    to: usize,
+    what: What,
+}
+
+struct World {
+    rng: Rng,
+    now: Time,
+    members: Vec<Option<Clique>>,
+    half: Vec<bool>,
+    letters: Vec<Letter>,
+    /// Silent losses and copies.
+    loss: f64,
+    copies: f64,
+    turns: Vec<u32>,
+    lives: u64,
+}
+
+impl World {
+    fn new(seed: u64, members: usize) -> Self {
+        let mut world = Self {
+            rng: Rng::new(seed),
+            now: Time::from_nanos(1),
+            members: vec![None; members],
+            half: vec![false; members],
+            letters: Vec::new(),
+            loss: 0.0,
+            copies: 0.1,
+            turns: vec![0; members],
+            lives: 0,
+        };
+        (0..members).for_each(|n| world.begin(n));
+        world
+    }
+
+    fn begin(&mut self, n: usize) {
+        self.lives += 1;
+        // Another life, another author: depots draw it anew.
+        let author = self.lives << 8 | n as u64;
+        self.members[n] = Some(Clique::new(n, self.members.len(), author, TIMING, self.now));
+    }
+
+    fn together(&self, a: usize, b: usize) -> bool {
+        self.half[a] == self.half[b]
+    }
+
+    fn send(&mut self, from: usize, to: usize, what: What) {
+        if self.rng.chance(self.loss) {
+            return;
+        }
+        let copies = 1 + usize::from(self.rng.chance(self.copies));
+        for _ in 0..copies {
+            let delay = TIMING.delay.mul_f64(self.rng.unit() * 0.9);
+            self.letters.push(Letter { at: self.now + delay, from, to, what });
+        }
+    }
+
+    /// What a member wants done.
+    fn carry_out(&mut self, n: usize) {
+        while let Some(order) = self.members[n].as_mut().and_then(Clique::poll) {
+            let (to, what, not) = match order {
+                Order::Probe(_) => {
+                    self.turns[n] += 1;
+                    continue;
+                }
+                Order::Pass { to, epoch, serial } => {
+                    (to, What::Token(epoch, serial), What::NotPassed(serial))
+                }
+                Order::Claim { to, epoch } => (to, What::Claim(epoch), What::NotClaimed(epoch)),
+            };
+            // A connection that is refused says so; what lies behind a cut says nothing, or that
+            // it is not to be reached.
+            if self.members[to].is_none() || !self.together(n, to) {
+                self.letters.push(Letter { at: self.now + STEP, from: to, to: n, what: not });
+            } else {
+                self.send(n, to, what);
+            }
+        }
+    }
+
+    fn deliver(&mut self, letter: Letter) {
+        let Letter { from, to, what, .. } = letter;
+        let local = matches!(what, What::NotPassed(_) | What::NotClaimed(_));
+        if !local && !self.together(from, to) {
+            return;
+        }
+        let now = self.now;
+        let Some(member) = self.members[to].as_mut() else { return };
+        match what {
+            What::Token(epoch, serial) => {
+                let reply = member.on_token(now, epoch, serial);
+                self.send(to, from, What::Passed(serial, reply));
+            }
+            What::Claim(epoch) => {
+                let reply = member.on_claim(now, epoch);
+                self.send(to, from, What::Claimed(epoch, reply));
+            }
+            What::Passed(serial, reply) => {
+                member.passed(now, from, serial, Sent::Answered(reply));
+            }
+            What::Claimed(epoch, reply) => {
+                member.claimed(now, from, epoch, Sent::Answered(reply));
+            }
+            What::NotPassed(serial) => member.passed(now, from, serial, Sent::Unreachable),
+            What::NotClaimed(epoch) => member.claimed(now, from, epoch, Sent::Unreachable),
+        }
+    }
+
+    /// Goes on for a while; `check` is called at each step.
+    fn run(&mut self, span: Duration, mut check: impl FnMut(&Self)) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += STEP;
+            let (due, later) = self.letters.iter().partition(|letter| letter.at <= self.now);
+            self.letters = later;
+            let due: Vec<Letter> = due;
+            due.into_iter().for_each(|letter| self.deliver(letter));
+            for n in 0..self.members.len() {
+                let now = self.now;
+                let done = self.rng.chance(0.05);
+                if let Some(member) = &mut self.members[n] {
+                    if done {
+                        member.done(now);
+                    }
+                    member.on_timeout(now);
+                }
+                self.carry_out(n);
+            }
+            check(self);
+        }
+    }
+
+    fn holders(&self, half: bool) -> usize {
+        let all = self.members.iter().zip(&self.half).filter(|(_, own)| **own == half);
+        all.filter(|(member, _)| member.as_ref().is_some_and(|m| m.holds(self.now))).count()
+    }
+
+    /// Time for a new token, whatever there was.
+    fn long(&self) -> Duration {
+        let one = Clique::new(0, self.members.len(), 1, TIMING, self.now);
+        one.round() * 3 + TIMING.delay * 20 * self.members.len() as u64
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// In a network that hangs together, with copies, crashes and new lives: never two at once,
+    /// and each has its turns.
+    #[test]
+    fn there_is_one_holder(seed in any::<u64>(), members in 2usize..6, crashes in 0usize..6) {
+        let mut world = World::new(seed, members);
+        let mut two = 0;
+        let long = world.long();
+        world.run(long, |world| two += usize::from(world.holders(false) > 1));
+        for _ in 0..crashes {
+            let n = world.rng.below(members as u64) as usize;
+            world.members[n] = None;
+            let span = long.mul_f64(world.rng.unit());
+            world.run(span, |world| two += usize::from(world.holders(false) > 1));
+            world.begin(n);
+            let span = long.mul_f64(world.rng.unit() * 0.3);
+            world.run(span, |world| two += usize::from(world.holders(false) > 1));
+        }
+        world.run(long, |world| two += usize::from(world.holders(false) > 1));
+        prop_assert!(two == 0, "two held it for {two} steps");
+        world.turns.fill(0);
+        world.run(long, |_| {});
+        prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
+    }
+
+    /// Halves have a token each, and one when they are whole again.
+    #[test]
+    fn halves_meet(seed in any::<u64>(), members in 2usize..6) {
+        let mut world = World::new(seed, members);
+        let long = world.long();
+        world.run(long, |_| {});
+        for n in 0..members {
+            world.half[n] = n % 2 == 1;
+        }
+        let mut two = 0;
+        world.run(long, |world| {
+            two += [false, true].iter().filter(|half| world.holders(**half) > 1).count();
+        });
+        prop_assert!(two == 0, "two held it in a half for {two} steps");
+        world.turns.fill(0);
+        world.run(long, |_| {});
+        prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
+        world.half.fill(false);
+        world.run(long, |_| {});
+        world.turns.fill(0);
+        world.run(long, |world| two += usize::from(world.holders(false) > 1));
+        prop_assert!(two == 0, "two held it for {two} steps after they met");
+        prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
+    }
+
+    /// Messages that vanish without a word cost tokens; once they arrive again there is one.
+    #[test]
+    fn lost_tokens_are_replaced(seed in any::<u64>(), members in 2usize..6) {
+        let mut world = World::new(seed, members);
+        world.loss = 0.4;
+        let long = world.long();
+        world.run(long * 4, |_| {});
+        world.loss = 0.0;
+        world.run(long * 2, |_| {});
+        world.turns.fill(0);
+        let mut two = 0;
+        world.run(long, |world| two += usize::from(world.holders(false) > 1));
+        prop_assert!(two == 0, "two held it for {two} steps");
+        prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
+    }
+}
+
+#[test]
+fn a_member_alone_has_every_turn() {
+    let mut now = Time::from_nanos(1);
+    let mut one = Clique::new(0, 1, 7, TIMING, now);
+    let mut turns = 0;
+    for _ in 0..4000 {
+        now += STEP;
+        one.on_timeout(now);
+        while let Some(order) = one.poll() {
+            assert!(matches!(order, Order::Probe(_)), "{order:?}");
+            turns += 1;
+        }
+    }
+    assert!(turns > 10, "{turns}");
+}

@@ -1,0 +1,344 @@
+//! Sessions of type 4: what depots say and do about the speed of their hops.
+//!
+//! The header has option 24, what it is for (1 byte) and what belongs to that:
+//!
+//! ```text
+//! 1 ask     nothing: what is the depot's forecast towards its neighbours, and towards the
+//!           destination of this header? Behind `accepted` comes a report
+//! 2 token   epoch (8), author (8), serial (8): the turn to probe is passed on
+//! 3 claim   epoch (8), author (8): whoever says this makes a new token if nobody objects
+//! 4 probe   bytes (8): so many follow behind the header, to be thrown away; when all came, the
+//!           depot says their number (8) behind `accepted`
+//! ```
+//!
+//! To 2 and 3 a reply comes behind `accepted`: 1 taken or 0 stale (1 byte), and the highest epoch
+//! and author known there (8 + 8).
+//!
+//! A report is its length (4, without itself) and series, each of them
+//!
+//! ```text
+//! 0         1 relayed sessions, 2 probes
+//! 1..9      age of the newest measurement, in milliseconds
+//! 9..13     how many measurements
+//! 13..21    expected rate of all streams together, bit/s
+//! 21..29    and what it is above four times in five...
+//! 29..37    ...and below
+//! 37..41    deviation, parts per million
+//! 41..49    expected rate of one stream, bit/s
+//! 49..53    least round trip in microseconds; 0 unknown
+//! 53..57    bytes sent again, parts per million
+//! 57..59    length of the place
+//! 59..      where to: a place as in headers (port 1 stands for any)
+//! ```
+
+use packtrain_units::{ByteCount, DataRate, Duration};
+
+use super::address::Place;
+
+/// The bytes before a report's series.
+pub const REPORT_HEAD: usize = 4;
+/// A report has no more series.
+pub const MOST_SERIES: usize = 128;
+/// And no more bytes behind its head.
+pub const REPORT_MAX: usize = 64 << 10;
+/// The length of a reply.
+pub const REPLY: usize = 17;
+
+const SERIES: usize = 57;
+
+/// Which token it is: of two the greater one stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch {
+    /// Greater than all that its author knew.
+    pub number: u64,
+    /// Who made it.
+    pub author: u64,
+}
+
+/// What a session of this type is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// What does the depot know?
+    Ask,
+    /// The turn to probe, passed on so many times.
+    Token(Epoch, u64),
+    /// A token is to be made.
+    Claim(Epoch),
+    /// So many bytes follow.
+    Probe(ByteCount),
+}
+
+/// What is said of a token or a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// It was taken.
+    pub taken: bool,
+    /// The highest known.
+    pub highest: Epoch,
+}
+
+/// Where measurements come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sensor {
+    /// Sessions that were relayed.
+    Relayed,
+    /// Probes.
+    Probed,
+}
+
+/// What a depot expects of a hop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Where to.
+    pub to: Place,
+    /// By what.
+    pub sensor: Sensor,
+    /// Since the newest measurement.
+    pub age: Duration,
+    /// How many there were.
+    pub samples: u32,
+    /// All streams together.
+    pub rate: DataRate,
+    /// Four times in five between these.
+    pub interval: (DataRate, DataRate),
+    /// One standard deviation, as parts per million.
+    pub error_ppm: u32,
+    /// One stream.
+    pub each: DataRate,
+    /// The least round trip.
+    pub min_rtt: Option<Duration>,
+    /// Sent again, as parts per million.
+    pub lost_ppm: u32,
+}
+
+/// Bytes that are no report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the depot's report is broken")]
+pub struct BrokenReport;
+
+impl Measure {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let (code, numbers): (u8, [Option<u64>; 3]) = match *self {
+            Self::Ask => (1, [None; 3]),
+            Self::Token(epoch, n) => (2, [Some(epoch.number), Some(epoch.author), Some(n)]),
+            Self::Claim(epoch) => (3, [Some(epoch.number), Some(epoch.author), None]),
+            Self::Probe(bytes) => (4, [Some(bytes.get()), None, None]),
+        };
+        out.push(code);
+        for number in numbers.into_iter().flatten() {
+            out.extend(number.to_be_bytes());
+        }
+    }
+
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let (&code, rest) = value.split_first()?;
+        let (numbers, odd) = rest.as_chunks::<8>();
+        let number = |n: usize| numbers.get(n).map(|bytes| u64::from_be_bytes(*bytes));
+        let epoch = || Some(Epoch { number: number(0)?, author: number(1)? });
+        let (measure, count) = match code {
+            1 => (Self::Ask, 0),
+            2 => (Self::Token(epoch()?, number(2)?), 3),
+            3 => (Self::Claim(epoch()?), 2),
+            4 => (Self::Probe(ByteCount(number(0)?)), 1),
+            _ => return None,
+        };
+        (odd.is_empty() && numbers.len() == count).then_some(measure)
+    }
+}
+
+impl Reply {
+    /// Its bytes.
+    pub fn write(&self) -> [u8; REPLY] {
+        let mut out = [u8::from(self.taken); REPLY];
+        out[1..9].copy_from_slice(&self.highest.number.to_be_bytes());
+        out[9..].copy_from_slice(&self.highest.author.to_be_bytes());
+        out
+    }
+
+    /// Reads one; none if it is none.
+    pub fn read(bytes: &[u8; REPLY]) -> Option<Self> {
+        let number = |at: usize| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_be_bytes(eight)
+        };
+        let highest = Epoch { number: number(1), author: number(9) };
+        (bytes[0] <= 1).then_some(Self { taken: bytes[0] == 1, highest })
+    }
+}
+
+/// The bytes of a report, head included; series beyond the most are left out.
+pub fn write_report(series: &[Series]) -> Vec<u8> {
+    let mut out = vec![0; REPORT_HEAD];
+    for one in series.iter().take(MOST_SERIES) {
+        let begin = out.len();
+        one.write(&mut out);
+        if out.len() - REPORT_HEAD > REPORT_MAX {
+            out.truncate(begin);
+            break;
+        }
+    }
+    let len = (out.len() - REPORT_HEAD) as u32;
+    out[..REPORT_HEAD].copy_from_slice(&len.to_be_bytes());
+    out
+}
+
+/// How many bytes follow a report's head.
+///
+/// # Errors
+/// More than a report has.
+pub fn report_len(head: &[u8; REPORT_HEAD]) -> Result<usize, BrokenReport> {
+    let len = u32::from_be_bytes(*head) as usize;
+    if len <= REPORT_MAX { Ok(len) } else { Err(BrokenReport) }
+}
+
+/// Reads what follows a report's head.
+///
+/// # Errors
+/// It is none.
+pub fn read_report(mut bytes: &[u8]) -> Result<Vec<Series>, BrokenReport> {
+    let mut series = Vec::new();
+    while !bytes.is_empty() {
+        if series.len() == MOST_SERIES {
+            return Err(BrokenReport);
+        }
+        let (one, rest) = Series::read(bytes).ok_or(BrokenReport)?;
+        series.push(one);
+        bytes = rest;
+    }
+    Ok(series)
+}
+
+impl Series {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(if self.sensor == Sensor::Relayed { 1 } else { 2 });
+        out.extend(self.age.as_millis().to_be_bytes());
+        out.extend(self.samples.to_be_bytes());
+        for rate in [self.rate, self.interval.0, self.interval.1] {
+            out.extend(rate.as_bps().to_be_bytes());
+        }
+        out.extend(self.error_ppm.to_be_bytes());
+        out.extend(self.each.as_bps().to_be_bytes());
+        let rtt = self.min_rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u64::from(u32::MAX)));
+        out.extend((rtt as u32).to_be_bytes());
+        out.extend(self.lost_ppm.to_be_bytes());
+        let mut place = Vec::new();
+        self.to.write(&mut place);
+        // A place has at most 256 bytes.
+        out.extend((place.len() as u16).to_be_bytes());
+        out.extend(place);
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = bytes.split_first_chunk::<SERIES>()?;
+        let (len, rest) = rest.split_first_chunk::<2>()?;
+        let (place, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        let long = |at: usize| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(&head[at..at + 8]);
+            u64::from_be_bytes(eight)
+        };
+        let short = |at: usize| (long(at - 4) & u64::from(u32::MAX)) as u32;
+        let rate = |at: usize| DataRate::from_bps(long(at));
+        let sensor = match head[0] {
+            1 => Sensor::Relayed,
+            2 => Sensor::Probed,
+            _ => return None,
+        };
+        let micros = short(49);
+        let series = Self {
+            to: Place::read(place)?,
+            sensor,
+            age: Duration::from_nanos(long(1).saturating_mul(1_000_000)),
+            samples: short(9),
+            rate: rate(13),
+            interval: (rate(21), rate(29)),
+            error_ppm: short(37),
+            each: rate(41),
+            min_rtt: (micros > 0).then(|| Duration::from_micros(micros.into())),
+            lost_ppm: short(53),
+        };
+        Some((series, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn series() -> impl Strategy<Value = Series> {
+        let numbers = (0u64..1 << 40, any::<u32>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let more = (any::<u32>(), any::<u64>(), 0u32..u32::MAX, any::<u32>(), any::<bool>());
+        (numbers, more, prop_oneof!["d[a-z]{1,40}:[1-9]", Just("[2001:db8::1]:7".to_owned())])
+            .prop_map(
+                |((ms, samples, rate, low, high), (error_ppm, each, rtt, lost, probed), to)| {
+                    Series {
+                        to: to.parse().unwrap(),
+                        sensor: if probed { Sensor::Probed } else { Sensor::Relayed },
+                        age: Duration::from_millis(ms.min(1 << 43)),
+                        samples,
+                        rate: DataRate::from_bps(rate),
+                        interval: (DataRate::from_bps(low), DataRate::from_bps(high)),
+                        error_ppm,
+                        each: DataRate::from_bps(each),
+                        min_rtt: (rtt > 0).then(|| Duration::from_micros(rtt.into())),
+                        lost_ppm: lost,
+                    }
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(all in proptest::collection::vec(series(), 0..20)) {
+            let bytes = write_report(&all);
+            let (head, rest) = bytes.split_first_chunk().unwrap();
+            prop_assert_eq!(report_len(head), Ok(rest.len()));
+            let read = read_report(rest).unwrap();
+            prop_assert_eq!(write_report(&read), bytes.clone());
+            for (one, other) in all.iter().zip(&read) {
+                prop_assert_eq!(one, other);
+            }
+            for cut in 1..rest.len().min(80) {
+                let _ = read_report(&rest[..cut]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(series) = read_report(&bytes) {
+                prop_assert_eq!(&write_report(&series)[REPORT_HEAD..], &bytes[..]);
+            }
+            if let Some(measure) = Measure::read(&bytes) {
+                let mut out = Vec::new();
+                measure.write(&mut out);
+                prop_assert_eq!(out, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_is_bounded() {
+        assert_eq!(report_len(&(REPORT_MAX as u32 + 1).to_be_bytes()), Err(BrokenReport));
+        let to: Place = format!("{}:1", ["d".repeat(60).as_str(); 4].join(".")).parse().unwrap();
+        let one = Series {
+            to,
+            sensor: Sensor::Probed,
+            age: Duration::ZERO,
+            samples: 1,
+            rate: DataRate::ZERO,
+            interval: (DataRate::ZERO, DataRate::ZERO),
+            error_ppm: 0,
+            each: DataRate::ZERO,
+            min_rtt: None,
+            lost_ppm: 0,
+        };
+        let bytes = write_report(&vec![one; 5000]);
+        assert_eq!(read_report(&bytes[REPORT_HEAD..]).unwrap().len(), MOST_SERIES);
+        let reply = Reply { taken: true, highest: Epoch { number: 7, author: 9 } };
+        assert_eq!(Reply::read(&reply.write()), Some(reply));
+        assert_eq!(Reply::read(&[2; REPLY]), None);
+    }
+}
