@@ -7,7 +7,7 @@
 //! between two remarks.
 #![allow(clippy::print_stdout)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
@@ -68,7 +68,7 @@ fn gain(folder: &Path) -> Result<(String, Figure), Failure> {
                      |---|---|---|---|---|---|---|\n"
         .to_owned();
     let mut panels = Vec::new();
-    for set in ["lossy", "far", "full", "clean"] {
+    for set in ["lossy", "far", "long", "full", "clean"] {
         let mut groups: BTreeMap<[String; 4], BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
         for row in rows(&folder.join(format!("{set}.csv")))? {
             let key = [&row[0], &row[1], &row[2], &row[3]].map(Clone::clone);
@@ -118,40 +118,55 @@ fn gain(folder: &Path) -> Result<(String, Figure), Failure> {
     Ok((table.trim_end().to_owned(), Figure { title, subtitle, panels }))
 }
 
+/// The mean of some times, and its standard error.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+/// Of path, congestion control, megabytes and way.
+type Times = BTreeMap<(String, String, u32, String), Vec<f64>>;
+
 fn ucsb(folder: &Path) -> Result<(String, Figure), Failure> {
-    let mut runs: BTreeMap<(String, String, u32, String), Vec<f64>> = BTreeMap::new();
+    let mut times = Times::new();
     for row in rows(&folder.join("sizes.csv"))? {
         let key = (row[0].clone(), row[1].clone(), row[3].parse()?, row[4].clone());
-        runs.entry(key).or_default().push(row[6].parse()?);
+        times.entry(key).or_default().push(row[5].parse()?);
     }
     let mut table =
-        "| path | MB | reno direct | by depot | gain | cubic direct | by depot | gain |\n\
-         |---|---|---|---|---|---|---|---|\n"
+        "| path | MB | reno direct, s | by depot | gain | cubic direct, s | by depot | gain |\n\
+                     |---|---|---|---|---|---|---|---|\n"
             .to_owned();
     let mut panels = Vec::new();
     for path in ["uf", "uiuc"] {
-        let all: std::collections::BTreeSet<u32> =
-            runs.keys().filter(|key| key.0 == path).map(|key| key.2).collect();
+        let all: BTreeSet<u32> =
+            times.keys().filter(|key| key.0 == path).map(|key| key.2).collect();
         let value = |cc: &str, size: u32, way: &str| {
             let key = (path.to_owned(), cc.to_owned(), size, way.to_owned());
-            runs.get(&key).map(|runs| median(runs)).unwrap_or(f64::NAN)
+            mean(times.get(&key).map_or(&[], Vec::as_slice))
         };
         for size in &all {
             table.push_str(&format!("| {path} | {size} "));
             for cc in ["reno", "cubic"] {
                 let (direct, depot) = (value(cc, *size, "direct"), value(cc, *size, "depot"));
-                table.push_str(&format!("| {direct:.1} | {depot:.1} | {:.2} ", depot / direct));
+                let gain = direct.0 / depot.0;
+                let error = gain * (direct.1 / direct.0).hypot(depot.1 / depot.0);
+                let cells = format!("| {:.2} | {:.2} | {gain:.2} ± {error:.2} ", direct.0, depot.0);
+                table.push_str(&cells);
             }
             table.push_str("|\n");
         }
         let ways = [("reno", "direct"), ("reno", "depot"), ("cubic", "direct"), ("cubic", "depot")];
         let curves = ways.iter().enumerate().map(|(colour, (cc, way))| {
-            let points = all.iter().map(|size| (f64::from(*size), value(cc, *size, way))).collect();
+            let rate = |size: &u32| 8.0 * f64::from(*size) / value(cc, *size, way).0;
+            let points = all.iter().map(|size| (f64::from(*size), rate(size))).collect();
             series(&format!("{cc}, {way}"), Style::Marked, colour, points)
         });
         panels.push(Panel {
             x: axis("MB", true, false),
-            y: axis(&format!("{path}, median of ten (Mbit/s)"), false, true),
+            y: axis(&format!("{path}, by mean time (Mbit/s)"), false, true),
             series: curves.collect(),
             categories: Vec::new(),
         });
