@@ -103,7 +103,7 @@ fn gain(folder: &Path) -> Result<(String, Figure), Failure> {
             let most = law.iter().map(|(k, y)| (*k, 0.8 * y)).collect();
             panels.push(Panel {
                 x: axis("segments", false, false),
-                y: axis(&format!("gain, {name}"), false, true),
+                y: axis(&format!("gain, {cc}, {rtt} ms"), false, true),
                 series: vec![
                     series("measured", Style::Marked, 0, own),
                     series("theory", Style::Dashes, 1, law),
