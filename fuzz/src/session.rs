@@ -2,6 +2,8 @@
 
 use packtrain_io::tcp::Identity;
 use packtrain_node::api::AllowRule;
+use packtrain_proto::session::echo::EchoHead;
+use packtrain_proto::session::hop::{FRAME_HEAD, Frame, Hello};
 use packtrain_proto::session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};
 use packtrain_proto::session::{Place, Reason, measure};
 use packtrain_units::{DataRate, Duration};
@@ -29,6 +31,21 @@ pub fn session(data: &[u8]) {
     }
     if let Some(reply) = data.first_chunk().and_then(measure::Reply::read) {
         assert_eq!(&reply.write()[..], &data[..measure::REPLY]);
+    }
+    if let Some((head, body)) = data.split_first_chunk::<FRAME_HEAD>() {
+        if Frame::len(head) == Ok(body.len())
+            && let Ok(frame) = Frame::read(head[0], body)
+        {
+            assert_eq!(frame.write(), data);
+        }
+    }
+    if let Some(hello) = data.first_chunk().and_then(|bytes| Hello::read(bytes).ok()) {
+        assert_eq!(Hello::read(&hello.write()), Ok(hello));
+    }
+    if let Some(bytes) = data.first_chunk()
+        && let Some(head) = EchoHead::read(bytes)
+    {
+        assert_eq!(&head.write(), bytes);
     }
     if let Ok(text) = std::str::from_utf8(data) {
         if let Ok(rule) = text.parse::<AllowRule>() {
@@ -85,6 +102,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         header.passed(DepotId([2; 16])).write(),
         Answer::Accepted.write(),
         Answer::Refused(refusal).write(),
+        Hello { aes: true, key: [7; 32] }.write().to_vec(),
+        Frame::Data(b"bytes").write(),
+        Frame::Offer(5000).write(),
+        Frame::Switch(1 << 20).write(),
+        EchoHead { len: 0, flags: 1, tag: 9 }.write().to_vec(),
         b"10.1.0.0/16:5000-5100".to_vec(),
         b"[2001:db8::]/32:7876".to_vec(),
     ]

@@ -31,7 +31,8 @@ mod streams;
 
 pub use crate::ways::MOST_DEPOTS;
 pub use cp::{
-    CpRequest, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice, TransportShare,
+    CpRequest, HopTransport, Outcome, Place, PlaceError, PortRange, Routes, SshSettings,
+    TransportChoice, TransportShare,
 };
 pub use depot::{
     AllowError, AllowRule, DepotClique, DepotKept, DepotLimits, DepotReporter, DepotRequest,

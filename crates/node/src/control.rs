@@ -14,6 +14,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Offset;
 use tokio::sync::mpsc;
 
+use crate::hop::Line;
 use crate::reader::Slice;
 
 /// Payload bytes that may wait in the queue: enough to keep a pipe busy, little enough that a
@@ -197,7 +198,7 @@ pub(crate) fn over_streams(
 }
 
 /// A control connection over a tokio stream, driven by the runtime it is called in.
-pub(crate) fn over_async<S>(stream: S) -> Control
+pub(crate) fn over_async<S>(stream: S, line: Option<Arc<Line>>) -> Control
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
 {
@@ -242,7 +243,12 @@ where
                         return inbound.fail(failure);
                     }
                 }
-                Err(e) => return inbound.end(&format!("the connection broke: {e}")),
+                Err(e) => {
+                    if let Some(line) = &line {
+                        line.failed(&e);
+                    }
+                    return inbound.end(&format!("the connection broke: {e}"));
+                }
             }
         }
     });

@@ -19,7 +19,7 @@ use crate::api::{
 };
 use crate::control;
 use crate::end::Allowed;
-use crate::handshake::{self, Ask, AskPath, More};
+use crate::handshake::{self, Ask, AskPath, AskRun, More};
 use crate::history::{self, Alike};
 use crate::route::{Route, Via};
 use crate::session::Stop;
@@ -48,6 +48,10 @@ pub(crate) fn again(
     let (mut tries, mut begun) = (0, false);
     loop {
         let mut result = once();
+        request.routes.said().iter().for_each(|notice| reporter.notice(notice));
+        if let Some(depot) = request.routes.corrupter() {
+            reporter.corrupted(&depot);
+        }
         match &mut result {
             Ok(outcome) => begun |= outcome.resumable,
             // An earlier try left something to go on from.
@@ -243,6 +247,7 @@ fn ask(request: &CpRequest) -> Ask {
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
         },
         path: AskPath { relayed: !request.via.is_empty() },
+        run: AskRun { number: (!request.via.is_empty()).then(|| request.routes.number()) },
     }
 }
 
@@ -265,7 +270,7 @@ fn check_via(request: &CpRequest, store: bool, here: bool, far: bool) -> Result<
     if transport(request) != TransportChoice::Tcp {
         let name = request.transport.name();
         return Err(usage(&format!(
-            "depots of this version relay TCP only: leave out --transport {name} or --via"
+            "the ends of a path over depots speak TCP: leave out --transport {name} or --via"
         )));
     }
     if store {
@@ -493,7 +498,7 @@ fn hints(request: &CpRequest, far: &Far) -> Hints {
 
 fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let spec = source_spec(request)?;
-    let route = Route::over(&request.via)?;
+    let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
@@ -530,7 +535,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         let text = "--via auto chooses for what is sent from here: this is fetched directly";
         watch.say(Notice::new(NoticeLevel::Info, text));
     }
-    let route = Route::over(&request.via)?;
+    let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };

@@ -7,6 +7,8 @@
 //! `spool` what is kept on a disk for those who come later.
 
 mod admission;
+mod echo;
+mod framed;
 mod measure;
 mod metrics;
 mod policy;
@@ -15,13 +17,14 @@ mod spool;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Sender, bounded};
 use packtrain_io::relay::Way;
 use packtrain_io::tcp::tune::{self, check_congestion};
 use packtrain_io::tcp::{ConnectOptions, listen};
+use packtrain_io::udp::PortRange;
 use packtrain_io::{clock, entropy};
 use packtrain_proto::session::{DepotId, Guard, MOST_HOPS};
 use packtrain_transfer::FailureKind;
@@ -34,8 +37,10 @@ use crate::api::{
     StopHandle,
 };
 use crate::authorized::AuthorizedKeys;
+use crate::hop::Hops;
 use crate::{keys, runtime, serve};
 
+pub(crate) use admission::{BLOCK, LEAST, Pool};
 pub(crate) use relay::{read_answer, write_all};
 
 pub use admission::DepotLimits;
@@ -43,7 +48,7 @@ pub use metrics::DepotStats;
 pub use policy::{AllowError, AllowRule};
 pub use spool::{DepotSpool, SpoolStats};
 
-use admission::{Admission, Pool};
+use admission::Admission;
 use measure::{Sensors, Turns};
 use metrics::Counters;
 use spool::Spool;
@@ -81,7 +86,10 @@ struct Depot {
     connect: ConnectOptions,
     keys: KeyFile,
     admission: Mutex<Admission>,
-    pool: Pool,
+    pool: Arc<Pool>,
+    hops: Hops,
+    /// When datagrams last did not get through to a next depot; 0 for never.
+    fell_back: AtomicU64,
     guard: Mutex<Guard>,
     counters: Counters,
     spool: Option<Arc<Spool>>,
@@ -287,6 +295,10 @@ fn listen_and_relay(
         Some(clique) => Some(Turns::new(clique, keys::identity()?)),
         None => None,
     };
+    let pool = Arc::new(Pool::new(&request.limits));
+    // The command has checked that the range is not empty.
+    let ports = request.ports.and_then(|ports| PortRange::new(ports.first, ports.last).ok());
+    let ports = ports.unwrap_or(PortRange::ANY);
     let depot = Arc::new(Depot {
         spool,
         id: DepotId(entropy::bytes()),
@@ -300,7 +312,9 @@ fn listen_and_relay(
             ..ConnectOptions::default()
         },
         keys: KeyFile { path: keys, read: Mutex::default() },
-        pool: Pool::new(&request.limits),
+        hops: Hops::new(Arc::clone(&pool), ports, request.flows as usize),
+        fell_back: AtomicU64::new(0),
+        pool,
         admission: Mutex::new(Admission::new(request.limits)),
         guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
         counters: Counters::default(),

@@ -89,7 +89,7 @@ pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, NodeError> {
             .map_err(|error| NodeError::new(FailureKind::Usage, format!("{to} is {error}")))?,
     };
     let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
-    let route = Route::over(std::slice::from_ref(depot))?;
+    let route = Route::over(std::slice::from_ref(depot), &[])?;
     let route = route.ok_or_else(|| away("no route".to_owned()))?;
     let mut found = runtime::handle().block_on(ways::ask(depot, &route, &host)).map_err(away)?;
     found.retain(|series| {

@@ -42,6 +42,9 @@ pub(crate) struct Ask {
     /// What still older ends do not know of.
     #[serde(skip)]
     pub(crate) path: AskPath,
+    /// What the oldest of them do not know of.
+    #[serde(skip)]
+    pub(crate) run: AskRun,
 }
 
 /// What follows an [`Ask`] on the wire. An end that knows nothing of it reads over it; what an
@@ -59,6 +62,14 @@ pub(crate) struct More {
 pub(crate) struct AskPath {
     /// The caller goes over depots, which may freeze: silence is to be noticed soon.
     pub(crate) relayed: bool,
+}
+
+/// What follows [`AskPath`] on the wire, in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AskRun {
+    /// The number of the caller's command, the same at each of its tries: what an earlier one left
+    /// behind may end.
+    pub(crate) number: Option<[u8; 16]>,
 }
 
 impl More {
@@ -83,7 +94,7 @@ pub(crate) struct PerfAsk {
 impl Ask {
     pub(crate) fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(&(self, &self.more, &self.path)).unwrap_or_default()
+        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run)).unwrap_or_default()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Failure> {
@@ -92,7 +103,10 @@ impl Ask {
         })?;
         if let Ok((more, rest)) = postcard::take_from_bytes(rest) {
             ask.more = more;
-            ask.path = postcard::from_bytes(rest).unwrap_or_default();
+            if let Ok((path, rest)) = postcard::take_from_bytes(rest) {
+                ask.path = path;
+                ask.run = postcard::from_bytes(rest).unwrap_or_default();
+            }
         }
         Ok(ask)
     }
@@ -192,15 +206,19 @@ mod tests {
     #[test]
     fn an_ask_is_understood_with_and_without_what_came_later() {
         let more = More { tcp_cc: Some("cubic".to_owned()), tcp_buffer: Some(1 << 20) };
-        let path = AskPath { relayed: true };
-        let ask = Ask { streams: 4, cc: Some("native".to_owned()), more, path, ..Ask::default() };
+        let (path, run) = (AskPath { relayed: true }, AskRun { number: Some([7; 16]) });
+        let cc = Some("native".to_owned());
+        let ask = Ask { streams: 4, cc, more, path, run, ..Ask::default() };
         assert_eq!(Ask::decode(&ask.encode()).unwrap(), ask);
         let older = postcard::to_stdvec(&ask).unwrap();
         let read = Ask::decode(&older).unwrap();
-        assert_eq!(read, Ask { more: More::default(), path: AskPath::default(), ..ask.clone() });
+        let none = Ask { run: AskRun::default(), ..ask.clone() };
+        assert_eq!(read, Ask { more: More::default(), path: AskPath::default(), ..none.clone() });
         let between = postcard::to_stdvec(&(&ask, &ask.more)).unwrap();
         let read = Ask::decode(&between).unwrap();
-        assert_eq!(read, Ask { path: AskPath::default(), ..ask.clone() });
+        assert_eq!(read, Ask { path: AskPath::default(), ..none.clone() });
+        let last = postcard::to_stdvec(&(&ask, &ask.more, &ask.path)).unwrap();
+        assert_eq!(Ask::decode(&last).unwrap(), none);
         // An older end reads the front and nothing else.
         let front: Ask = postcard::from_bytes(&ask.encode()).unwrap();
         assert_eq!(front.streams, 4);

@@ -27,6 +27,7 @@ mod assembly;
 mod control;
 mod end;
 mod handshake;
+mod hop;
 mod paths;
 mod reader;
 mod route;

@@ -335,6 +335,7 @@ fn measure(
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
         },
         path: handshake::AskPath::default(),
+        run: handshake::AskRun::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {

@@ -1,22 +1,25 @@
 //! A caller's way over depots: connections to the other end that go through them, and directly
 //! when they fail.
 
+mod watch;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use packtrain_io::tcp::tls::any_name;
 use packtrain_io::tcp::{ConnectOptions, Identity, connect, tune};
+use packtrain_io::udp::PortRange;
 use packtrain_io::{clock, entropy};
 use packtrain_proto::session::{
-    Answer, Hop, Host, Kind, Place, Reason, Refusal, Session, SessionId,
+    Answer, Hop, HopTransport, Host, Kind, Place, Reason, Refusal, Session, SessionId,
 };
 use packtrain_units::Duration;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::api::{NodeError, Notice, NoticeLevel};
-use crate::depot::{read_answer, write_all};
+use crate::depot::{DepotLimits, Pool, read_answer, write_all};
+use crate::hop::{self, Carrier, Fate, Hops, Line, Pulse};
 use crate::keys;
 
 /// The most depots that a route of ours may have.
@@ -25,6 +28,10 @@ const HOP_LIMIT: u8 = 4;
 const ANSWER: Duration = Duration::from_secs(8);
 /// Failures in a row after which it is tried without depots; silence counts twice.
 const TRIES: u32 = 3;
+/// Flows of datagrams at a time.
+const MOST_FLOWS: usize = 130;
+/// The longest wait for who changed bytes.
+const SETTLE: Duration = Duration::from_secs(30);
 /// The longest wait for a depot that says when to come again.
 const LONGEST: Duration = Duration::from_secs(5);
 /// A network that is gone this long ends a connection over depots: there may be another way.
@@ -33,10 +40,85 @@ pub(crate) const DEAD: Duration = Duration::from_secs(20);
 /// A route, as far as it works.
 pub(crate) struct Route {
     depots: Vec<Place>,
+    /// How each of them is reached.
+    by: Vec<HopTransport>,
+    /// For a first hop by datagrams.
+    hops: Arc<Hops>,
+    fates: Mutex<Vec<Arc<Fate>>>,
     identity: Identity,
     failures: AtomicU32,
     direct: AtomicBool,
     notices: Mutex<Vec<Notice>>,
+    /// Its connections, and what came over all of them.
+    lines: Mutex<Vec<Weak<Line>>>,
+    pulse: Arc<Pulse>,
+    watched: AtomicBool,
+    auditing: AtomicBool,
+    /// The depot that changes bytes, once it is found.
+    corrupter: Mutex<Option<String>>,
+    /// For whoever looks after it.
+    own: Weak<Self>,
+}
+
+/// The routes of a command, which remember what its earlier tries learned.
+#[derive(Clone)]
+pub struct Routes {
+    number: [u8; 16],
+    route: Arc<Mutex<Option<Arc<Route>>>>,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self { number: entropy::bytes(), route: Arc::default() }
+    }
+}
+
+impl std::fmt::Debug for Routes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Routes")
+    }
+}
+
+impl Routes {
+    /// The number of the command.
+    pub(crate) fn number(&self) -> [u8; 16] {
+        self.number
+    }
+
+    /// The route over these depots: the same one at each try.
+    pub(crate) fn over(
+        &self,
+        depots: &[Place],
+        by: &[HopTransport],
+    ) -> Result<Option<Arc<Route>>, NodeError> {
+        let mut kept = self.route.lock().expect("no holder panics");
+        if kept.is_none() {
+            *kept = Route::over(depots, by)?;
+        }
+        Ok(kept.clone())
+    }
+
+    /// The depot that was found to change bytes, once.
+    pub(crate) fn corrupter(&self) -> Option<String> {
+        let route = self.route.lock().expect("no holder panics").clone()?;
+        let mut found = route.corrupter.lock().expect("no holder panics");
+        found.take()
+    }
+
+    /// What is still to be said when a try is over; waits until it is known who changed bytes.
+    pub(crate) fn said(&self) -> Vec<Notice> {
+        let Some(route) = self.route.lock().expect("no holder panics").clone() else {
+            return Vec::new();
+        };
+        let end = clock::now() + SETTLE;
+        while route.pulse.is_corrupted() || route.auditing.load(Ordering::Relaxed) {
+            if clock::now() >= end {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        route.said()
+    }
 }
 
 /// The route of a transfer and where it leads.
@@ -102,17 +184,51 @@ impl std::fmt::Display for Route {
 
 impl Route {
     /// A route over these depots, first to last; none over none.
-    pub(crate) fn over(depots: &[Place]) -> Result<Option<Arc<Self>>, NodeError> {
+    pub(crate) fn over(
+        depots: &[Place],
+        by: &[HopTransport],
+    ) -> Result<Option<Arc<Self>>, NodeError> {
         if depots.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(Self {
+        let pool = Arc::new(Pool::new(&DepotLimits::default()));
+        let mut by = by.to_vec();
+        by.resize(depots.len(), HopTransport::Tcp);
+        let identity = keys::identity()?;
+        Ok(Some(Arc::new_cyclic(|own| Self {
             depots: depots.to_vec(),
-            identity: keys::identity()?,
+            by,
+            hops: Arc::new(Hops::new(pool, PortRange::ANY, MOST_FLOWS)),
+            fates: Mutex::default(),
+            identity,
             failures: AtomicU32::new(0),
             direct: AtomicBool::new(false),
             notices: Mutex::default(),
+            lines: Mutex::default(),
+            pulse: Arc::default(),
+            watched: AtomicBool::new(false),
+            auditing: AtomicBool::new(false),
+            corrupter: Mutex::default(),
+            own: own.clone(),
         })))
+    }
+
+    fn hops(&self) -> impl Iterator<Item = Hop> {
+        let both = self.depots.iter().zip(&self.by);
+        both.map(|(place, by)| Hop { transport: *by, place: place.clone() })
+    }
+
+    /// Does something to each connection that there is.
+    fn lines(&self, what: impl Fn(&Line)) {
+        let mut lines = self.lines.lock().expect("no holder panics");
+        lines.retain(|line| line.strong_count() > 0);
+        lines.iter().filter_map(Weak::upgrade).for_each(|line| what(&line));
+    }
+
+    /// Whether there is a connection.
+    fn has_lines(&self) -> bool {
+        let lines = self.lines.lock().expect("no holder panics");
+        lines.iter().any(|line| line.strong_count() > 0)
     }
 
     /// Whether it was given up.
@@ -122,6 +238,15 @@ impl Route {
 
     /// What there is to say of it.
     pub(crate) fn said(&self) -> Vec<Notice> {
+        let mut fates = self.fates.lock().expect("no holder panics");
+        if fates.iter().any(|fate| fate.fell_back()) {
+            fates.clear();
+            let first = &self.depots[0];
+            self.say(format!(
+                "no datagram gets through to the depot {first}: TCP carries that hop"
+            ));
+        }
+        drop(fates);
         std::mem::take(&mut *self.notices.lock().expect("no holder panics"))
     }
 
@@ -140,13 +265,13 @@ impl Route {
         }
     }
 
-    /// The header of a new session to `destination`.
-    fn header(&self, destination: Place) -> Result<Vec<u8>, DialError> {
-        self.header_of(Kind::Synchronous, destination)
+    /// The header of a new session of this kind to `destination`.
+    pub(crate) fn header_of(&self, kind: Kind, destination: Place) -> Result<Vec<u8>, DialError> {
+        self.header(kind, destination, self.depots.len())
     }
 
-    /// The same of another kind.
-    pub(crate) fn header_of(&self, kind: Kind, destination: Place) -> Result<Vec<u8>, DialError> {
+    /// The header of a new session to `destination` over the first so many depots.
+    fn header(&self, kind: Kind, destination: Place, depots: usize) -> Result<Vec<u8>, DialError> {
         let session = Session {
             kind,
             id: SessionId(entropy::bytes()),
@@ -154,7 +279,7 @@ impl Route {
             hop_limit: HOP_LIMIT,
             source: None,
             destination: Hop::tcp(destination),
-            route: self.depots.iter().cloned().map(Hop::tcp).collect(),
+            route: self.hops().take(depots).collect(),
             tree: Vec::new(),
             spool: None,
         };
@@ -169,10 +294,16 @@ impl Route {
         destination: Place,
         tls: &TlsConnector,
         options: &ConnectOptions,
-    ) -> Result<TlsStream<TcpStream>, DialError> {
+    ) -> Result<TlsStream<Carrier>, DialError> {
         let dialled = self.dial_once(destination, tls, options).await;
         match &dialled {
-            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Ok(stream) => {
+                self.failures.store(0, Ordering::Relaxed);
+                if let (Some(line), Some(own)) = (stream.get_ref().0.line(), self.own.upgrade()) {
+                    self.lines.lock().expect("no holder panics").push(Arc::downgrade(&line));
+                    own.watch();
+                }
+            }
             Err(error) => self.failed(error),
         }
         dialled
@@ -184,7 +315,7 @@ impl Route {
         destination: Place,
         tls: &TlsConnector,
         options: &ConnectOptions,
-    ) -> Result<TlsStream<TcpStream>, DialError> {
+    ) -> Result<TlsStream<Carrier>, DialError> {
         let first = &self.depots[0];
         let away = |text: String| DialError::Away(format!("the depot {first}: {text}"));
         let silent = |text: &str| DialError::Silent(format!("the depot {first}: {text}"));
@@ -194,7 +325,16 @@ impl Route {
         // What a system lacks of these, it does without.
         let _ = tune::set_nodelay(&socket);
         let _ = tune::set_dead_after(&socket, DEAD);
-        let mut words = self.header(destination)?;
+        let header = self.header(Kind::Synchronous, destination, self.depots.len())?;
+        let (socket, mut words) = if self.by[0].is_datagram() {
+            let called = hop::call(socket, self.by[0], &header, &self.hops).await;
+            let (socket, fate) = called.map_err(|e| away(e.to_string()))?;
+            self.fates.lock().expect("no holder panics").push(fate);
+            (socket, Vec::new())
+        } else {
+            (Carrier::Tcp(socket), header)
+        };
+        let socket = socket.watched(&self.pulse);
         let shaking = tls.connect_with(any_name(), socket, |client| {
             // Writing to memory does not fail.
             let _ = client.write_tls(&mut words);
@@ -227,7 +367,7 @@ impl Route {
         destination: &Place,
         tls: &TlsConnector,
         options: &ConnectOptions,
-    ) -> Result<Option<TlsStream<TcpStream>>, DialError> {
+    ) -> Result<Option<TlsStream<Carrier>>, DialError> {
         while !self.is_direct() {
             match self.dial(destination.clone(), tls, options).await {
                 Ok(stream) => return Ok(Some(stream)),

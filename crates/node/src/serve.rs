@@ -1,11 +1,12 @@
 //! The called end: started by ssh on its standard input and output, or listening as a server.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use packtrain_io::tcp::tls::{peer_key, server_config};
 use packtrain_io::tcp::{listen, tune};
@@ -21,6 +22,7 @@ use crate::control;
 use crate::end::{self, Allowed};
 use crate::handshake::Ask;
 use crate::history::{self, Called, Keep, Row};
+use crate::hop::Line;
 use crate::keys;
 use crate::pubkey::PublicKey;
 use crate::runtime;
@@ -35,6 +37,8 @@ const MOST_CLIENTS: usize = 64;
 const MOST_STRANGERS: usize = 128;
 /// How long a stranger has for the TLS handshake.
 const SHAKE: Duration = Duration::from_secs(10);
+/// How long what an earlier try left here may take to end.
+const LEAVE: Duration = Duration::from_secs(5);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 
@@ -169,6 +173,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
     let served = Arc::new(AtomicU64::new(0));
     let room = Arc::new(Semaphore::new(MOST_CLIENTS));
     let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
+    let runs = Runs::default();
     runtime::handle().block_on(async {
         loop {
             let tick = tokio::time::sleep(std::time::Duration::from_millis(100));
@@ -191,6 +196,7 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
             };
             let room = Arc::clone(&room);
             let (acceptor, door, served) = (acceptor.clone(), Arc::clone(&door), Arc::clone(&served));
+            let runs = runs.clone();
             let (done, stop) = (Arc::clone(&listening.done), listening.stop.clone());
             let keep = listening.history.clone();
             tokio::spawn(async move {
@@ -203,7 +209,8 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                 let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0)) else {
                     return;
                 };
-                let control = control::over_async(stream);
+                let line = Line::new(&stream.get_ref().0, &Arc::default());
+                let control = control::over_async(stream, None);
                 let own = local.ok().map(|a| a.ip().to_canonical());
                 let hints = Hints {
                     peer: vec![peer.ip().to_canonical()],
@@ -213,6 +220,9 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                     let mut permit = None;
                     let admit = |ask: &Ask| {
                         let allowed = door.admit(&key, ask)?;
+                        if let (Some(number), Ok(line)) = (ask.run.number, &line) {
+                            runs.begins(&key, number, line);
+                        }
                         let busy = "the server has as many clients as it takes: try again later";
                         let taken = room.try_acquire_owned();
                         permit =
@@ -228,13 +238,39 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                     let peer = format!("{peer} {}", key.fingerprint());
                     let row = called.row(&peer, took, &result);
                     done((peer, took, result, row));
-                    drop(permit);
+                    drop((permit, line));
                 };
                 let _ = tokio::task::spawn_blocking(work).await;
             });
         }
     });
     Ok(())
+}
+
+/// Callers' commands, by key and number, and the control connection of the latest try of each.
+#[derive(Clone, Default)]
+struct Runs(Arc<Mutex<Latest>>);
+
+type Latest = BTreeMap<(PublicKey, [u8; 16]), Weak<Line>>;
+
+impl Runs {
+    /// A try begins: what an earlier one of the same command left here, whose connection only this
+    /// end takes for alive, ends now. Waits for that.
+    fn begins(&self, key: &PublicKey, number: [u8; 16], line: &Arc<Line>) {
+        let before = {
+            let mut runs = self.0.lock().expect("no holder panics");
+            runs.retain(|_, line| line.strong_count() > 0);
+            runs.insert((*key, number), Arc::downgrade(line))
+        };
+        let Some(before) = before else { return };
+        if let Some(line) = before.upgrade() {
+            line.cut();
+        }
+        let end = clock::now() + LEAVE;
+        while before.strong_count() > 0 && clock::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
 }
 
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {

@@ -9,12 +9,12 @@ use packtrain_io::tcp::{ConnectOptions, connect, tune};
 use packtrain_proto::session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::api::{NodeError, Notice, NoticeLevel};
 use crate::control::{self, Control};
+use crate::hop::Carrier;
 use crate::keys;
 use crate::knownhosts::{Known, KnownHosts};
 use crate::pubkey::PublicKey;
@@ -82,7 +82,7 @@ pub(crate) fn open(
         // What a system lacks of these, it does without.
         let _ = tune::set_nodelay(&socket);
         let _ = tune::set_dead_after(&socket, DEAD);
-        let shake = connector.connect(any_name(), socket);
+        let shake = connector.connect(any_name(), Carrier::Tcp(socket));
         let limit = tokio::time::timeout(CONNECT.to_std(), shake).await;
         let shaken = limit.map_err(|_| away(format!("{host}:{port} does not answer")))?;
         shaken.map_err(|e| refused(host, port, &e))
@@ -98,15 +98,17 @@ pub(crate) fn open(
     let socket = stream.get_ref().0;
     let address = |a: std::io::Result<SocketAddr>| a.map_err(|e| away(e.to_string()));
     // Seen from here, the other end of a connection over depots is the first of them.
-    let (peer, local) = if relayed {
-        (crate::ssh::lookup(host.trim_matches(['[', ']'])), None)
-    } else {
-        let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
-        (vec![peer.ip()], Some(local.ip()))
+    let (peer, local) = match socket {
+        Carrier::Tcp(socket) if !relayed => {
+            let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
+            (vec![peer.ip()], Some(local.ip()))
+        }
+        _ => (crate::ssh::lookup(host.trim_matches(['[', ']'])), None),
     };
     let _runtime = runtime::handle().enter();
     let token = ticket.map(|t| t.token());
-    Ok(Tunnel { control: control::over_async(stream), peer, local, token })
+    let line = stream.get_ref().0.line();
+    Ok(Tunnel { control: control::over_async(stream, line), peer, local, token })
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> NodeError {
@@ -124,7 +126,7 @@ fn over_depots(
     port: u16,
     route: &Route,
     connector: &TlsConnector,
-) -> Result<Option<TlsStream<TcpStream>>, NodeError> {
+) -> Result<Option<TlsStream<Carrier>>, NodeError> {
     let wrong = |_| NodeError::new(FailureKind::Usage, format!("{host} is no name or address"));
     let place = Place { host: Host::parse(host).map_err(wrong)?, port };
     let options = ConnectOptions { timeout: HOP, ..ConnectOptions::default() };

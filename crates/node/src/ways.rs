@@ -68,7 +68,7 @@ impl Ways {
     ) -> Result<Arc<Self>, NodeError> {
         let mut routes = Vec::new();
         for depot in depots.iter().take(MOST_DEPOTS) {
-            routes.extend(Route::over(std::slice::from_ref(depot))?);
+            routes.extend(Route::over(std::slice::from_ref(depot), &[])?);
         }
         let ways = Arc::new(Self { host, routes, known: Mutex::default() });
         for (n, depot) in depots.iter().take(MOST_DEPOTS).enumerate() {

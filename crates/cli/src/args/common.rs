@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
-use packtrain_node::api::{Place, PortRange, TransportChoice};
+use packtrain_node::api::{HopTransport, Place, PortRange, TransportChoice};
 use packtrain_units::{DataRate, Duration};
 
 use super::keep::KeepArgs;
@@ -32,13 +32,17 @@ pub(crate) struct TransportArgs {
     /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<values::Buffer>,
-    /// Depots to go over by TCP, first to last: HOST:PORT[,HOST:PORT...]; auto for the best of
+    /// Depots to go over, first to last: HOST:PORT[,HOST:PORT...]; auto for the best of
     /// --depots or none of them, as it turns out; none for the direct way.
     #[arg(long, value_name = "auto|DEPOT,...", default_value = "none", value_parser = values::via)]
     pub(crate) via: Via,
     /// Depots that --via auto chooses from, at most 16.
     #[arg(long, value_name = "DEPOT,...", value_delimiter = ',', value_parser = values::place)]
     pub(crate) depots: Vec<Place>,
+    /// How each depot is reached, first to last: tcp, native or udt; one word for all of them. From
+    /// the last depot to the other end it is always TCP [default: tcp].
+    #[arg(long, value_name = "HOW,...", value_parser = values::hop, value_delimiter = ',')]
+    pub(crate) hops: Vec<HopTransport>,
     /// Send no faster than this, such as 500mbit or 60MB/s.
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,

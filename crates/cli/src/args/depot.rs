@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::{AllowRule, Place};
+use packtrain_node::api::{AllowRule, Place, PortRange};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::values::{self, Buffer};
@@ -56,6 +56,12 @@ pub(crate) struct DepotArgs {
     /// TCP's send and receive buffers on both sides, such as 8MiB; auto leaves them to the kernel.
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,
+    /// UDP ports for hops by datagrams, such as 5000-5100 [default: any].
+    #[arg(long, value_name = "A-B", value_parser = values::ports)]
+    pub(crate) ports: Option<PortRange>,
+    /// Flows of datagrams at a time, each with a thread; further ones go by TCP.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub(crate) flows: u32,
     /// Pass bytes on through memory, not within the kernel.
     #[arg(long)]
     pub(crate) copy: bool,

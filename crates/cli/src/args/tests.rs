@@ -29,6 +29,7 @@ fn every_flag_of_cp_is_there() {
         "tcp-buffer",
         "via",
         "depots",
+        "hops",
         "rate",
         "background",
         "resume",

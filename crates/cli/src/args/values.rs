@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use packtrain_node::api::{AllowError, AllowRule, Place, PortRange, TransportChoice};
+use packtrain_node::api::{AllowError, AllowRule, HopTransport, Place, PortRange, TransportChoice};
 use packtrain_node::deposit::{DepotPlan, PlanError};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -140,6 +140,12 @@ pub(crate) fn via(text: &str) -> Result<Via, String> {
 /// Depots one behind the other, or a tree.
 pub(crate) fn plan(text: &str) -> Result<DepotPlan, String> {
     text.parse().map_err(|error: PlanError| error.to_string())
+}
+
+/// How a depot is reached.
+pub(crate) fn hop(text: &str) -> Result<HopTransport, String> {
+    let one = HopTransport::named(text.trim());
+    one.ok_or_else(|| "a depot is reached by tcp, native or udt".to_owned())
 }
 
 /// Where a depot connects to.

@@ -28,6 +28,8 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
         drain: args.drain,
         buffers: args.tcp_buffer.and_then(|buffer| buffer.0),
         tcp_cc: args.tcp_cc.clone(),
+        ports: args.ports,
+        flows: args.flows,
         copy: args.copy,
         metrics: args.metrics.clone(),
         interval: args.interval,

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use packtrain_node::api::{
-    CpRequest, Location, MOST_DEPOTS, NodeError, Options, Resume, SshSettings, StopHandle,
-    TransportChoice,
+    CpRequest, HopTransport, Location, MOST_DEPOTS, NodeError, Options, Resume, Routes,
+    SshSettings, StopHandle, TransportChoice,
 };
 use packtrain_node::config::Policy;
 use packtrain_node::tickets::Ticket;
@@ -131,6 +131,8 @@ fn request(
         },
         tcp_cc: transport.tcp_cc.clone(),
         tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
+        hops: hops(&transport.hops, via.len())?,
+        routes: Routes::default(),
         via,
         depots,
         background: transport.background,
@@ -207,6 +209,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "tcp_buffer",
         "via",
         "depots",
+        "hops",
         "background",
         "ssh",
         "remote_path",
@@ -252,6 +255,22 @@ fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
     Ok(())
 }
 
+/// How each depot is reached: one word for each of them, or one for all.
+fn hops(words: &[HopTransport], depots: usize) -> Result<Vec<HopTransport>, Exit> {
+    match words {
+        [] => Ok(Vec::new()),
+        _ if depots == 0 => {
+            Err(Exit::usage("--hops says how depots are reached: name them by --via"))
+        }
+        [one] => Ok(vec![*one; depots]),
+        many if many.len() == depots => Ok(many.to_vec()),
+        many => Err(Exit::usage(format!(
+            "--hops has {} words for {depots} depots: one for each, first to last, or one for all",
+            many.len()
+        ))),
+    }
+}
+
 /// Options given by hand that would do nothing are mistakes; those of later versions are refused
 /// wherever they come from.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
@@ -281,7 +300,8 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if !request.via.is_empty() && not_tcp {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "depots of this version relay TCP only: leave out --transport {name} or --via"
+            "the ends of a path over depots speak TCP, whatever --hops says of the way between: \
+             leave out --transport {name} or --via"
         )));
     }
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {

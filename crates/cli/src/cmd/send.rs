@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clap::ArgMatches;
 use packtrain_node::api::{
-    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, SshSettings, StopHandle,
-    TransportChoice,
+    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, Routes, SshSettings,
+    StopHandle, TransportChoice,
 };
 use packtrain_node::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
 use packtrain_units::Duration;
@@ -161,6 +161,8 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         tcp_buffer: buffers,
         via: Vec::new(),
         depots: Vec::new(),
+        hops: Vec::new(),
+        routes: Routes::default(),
         background: false,
         ssh: SshSettings {
             command: vec!["ssh".to_owned()],

@@ -13,6 +13,7 @@ const NOT: &[&str] = &[
     "cc",
     "via",
     "depots",
+    "hops",
     "ssh",
     "remote_path",
     "bootstrap",

@@ -32,6 +32,11 @@ struct Session<'a> {
     id: Option<&'a str>,
     peer: &'a str,
     to: &'a str,
+    from_by: &'a str,
+    to_by: &'a str,
+    from_datagrams: bool,
+    to_datagrams: bool,
+    fell_back: bool,
     seconds: f64,
     bytes_there: u64,
     bytes_back: u64,
@@ -125,6 +130,11 @@ impl DepotReporter for Station {
                 id: session.id.as_deref(),
                 peer: &session.peer,
                 to: &session.to,
+                from_by: session.by.0,
+                to_by: session.by.1,
+                from_datagrams: session.carried.0,
+                to_datagrams: session.carried.1,
+                fell_back: session.fell_back.0 || session.fell_back.1,
                 seconds: seconds(session.elapsed),
                 bytes_there: there.get(),
                 bytes_back: back.get(),
@@ -138,6 +148,11 @@ impl DepotReporter for Station {
             (Some(_), Some(why)) => format!("{peer}: refused: {why}"),
             (_, Some(why)) => format!("{peer} to {to}: {there} there, {back} back: {why}"),
             _ => format!("{peer} to {to}: {there} there, {back} back in {elapsed}"),
+        };
+        let text = match session.fell_back {
+            (true, _) => format!("{text}; no datagram came from there, TCP carried it"),
+            (_, true) => format!("{text}; no datagram got there, TCP carried it"),
+            _ => text,
         };
         complain(&clean(&text));
     }

@@ -35,6 +35,13 @@ struct FileEvent<'a> {
     error: Option<Cause<'a>>,
 }
 
+/// A depot changed bytes.
+#[derive(Serialize)]
+struct CorruptedEvent<'a> {
+    event: &'static str,
+    depot: &'a str,
+}
+
 #[derive(Serialize)]
 struct NoticeEvent<'a> {
     event: &'static str,
@@ -133,6 +140,14 @@ impl Reporter for Teller {
                 say(&text);
             }
         });
+    }
+
+    fn corrupted(&self, depot: &str) {
+        let event = CorruptedEvent { event: "corrupted", depot };
+        self.record(&event);
+        if self.json {
+            json_line(&event);
+        }
     }
 
     fn notice(&self, notice: &Notice) {

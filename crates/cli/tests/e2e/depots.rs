@@ -32,7 +32,7 @@ pub(crate) fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
     panic!("the depot did not come up: {}", running.stderr());
 }
 
-fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {
+pub(crate) fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {
     let mut cp = rig.cp();
     cp.args(["--ticket", &ticket(rig), "--json", "--via", via]).args(more);
     cp
@@ -152,4 +152,22 @@ fn a_depot_killed_in_the_middle_costs_a_pause_and_no_byte() {
 #[ignore = "takes two minutes; `cargo xtask test` runs it"]
 fn a_depot_frozen_in_the_middle_costs_a_pause_and_no_byte() {
     in_the_middle("STOP");
+}
+
+#[test]
+fn over_ssh_streams_go_over_the_depot_and_control_does_not() {
+    let Some(rig) = Rig::ssh() else { return };
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::odd(&rig.path("src/odd"));
+    tree::file(&rig.path("src/big"), 16 * MIB + 17, 1);
+    let (depot, via) = depot(&rig, &[]);
+    let words = ["--json", "--via", &via, "--streams", "2", "--data-addr", "127.0.0.1"];
+    rig.ok(rig.cp().args(words).arg(contents(&rig.path("src"))).arg(rig.far("dst")));
+    assert_same(&rig.path("src"), &rig.path("dst"));
+    let mut back = rig.cp();
+    rig.ok(back.args(words).arg(rig.far("dst/")).arg(rig.path("back")));
+    assert_same(&rig.path("src"), &rig.path("back"));
+    let (there, back) = passed_on(depot);
+    let whole = 16 * MIB;
+    assert!(there >= whole && back >= whole, "{there} there, {back} back");
 }

@@ -14,6 +14,7 @@ mod emulate;
 mod faults;
 mod guide;
 mod history;
+mod hops;
 mod kill;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;

@@ -123,6 +123,27 @@ pub fn is_key_refused(error: &std::io::Error) -> bool {
     )
 }
 
+/// Whether a connection failed because bytes arrived changed: a record whose authentication or form
+/// is wrong, found by us or by the other end. A connection that was cut is not that.
+pub fn is_corrupted(error: &std::io::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    matches!(
+        inner,
+        Some(
+            Error::DecryptError
+                | Error::InvalidMessage(_)
+                | Error::PeerSentOversizedRecord
+                | Error::AlertReceived(
+                    Alert::BadRecordMac
+                        | Alert::DecryptError
+                        | Alert::DecodeError
+                        | Alert::RecordOverflow
+                )
+        )
+    )
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-pub use packtrain_proto::session::{Place, PlaceError};
+pub use crate::route::Routes;
+pub use packtrain_proto::session::{HopTransport, Place, PlaceError};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -38,6 +39,10 @@ pub struct CpRequest {
     pub via: Vec<Place>,
     /// Depots of which the best is chosen while bytes move, or none of them; empty for no choice.
     pub depots: Vec<Place>,
+    /// How each depot is reached; by TCP where nothing is said.
+    pub hops: Vec<HopTransport>,
+    /// What earlier tries learned of them: empty at first.
+    pub routes: Routes,
     /// Give way to other traffic.
     pub background: bool,
     /// How the remote end is started.

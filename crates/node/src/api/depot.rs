@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use packtrain_units::{ByteCount, Duration};
 
-use super::cp::Place;
+use super::cp::{Place, PortRange};
 use super::report::Notice;
 use super::stop::StopHandle;
 pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotSpool, DepotStats, SpoolStats};
@@ -31,6 +31,10 @@ pub struct DepotRequest {
     pub buffers: Option<ByteCount>,
     /// The kernel's congestion control towards the next hop.
     pub tcp_cc: Option<String>,
+    /// Local ports of datagrams; any if none.
+    pub ports: Option<PortRange>,
+    /// Flows of datagrams at a time, each with a thread.
+    pub flows: u32,
     /// Bytes go through memory even where the kernel could pass them on.
     pub copy: bool,
     /// Where figures may be read, on this machine.
@@ -69,6 +73,12 @@ pub struct DepotSession {
     pub elapsed: Duration,
     /// Bytes there and back.
     pub bytes: (ByteCount, ByteCount),
+    /// How this depot was reached, and how it reaches the next.
+    pub by: (&'static str, &'static str),
+    /// Whether datagrams carried something on those hops.
+    pub carried: (bool, bool),
+    /// Whether no datagram got through on those hops, so that TCP carried them.
+    pub fell_back: (bool, bool),
     /// Why it was refused: the reason's word.
     pub refused: Option<&'static str>,
     /// What ended it, if it did not end by itself.

@@ -15,6 +15,8 @@ pub trait Reporter: Send + Sync {
     fn file(&self, path: &[u8], report: &FileReport);
     /// Something to say.
     fn notice(&self, notice: &Notice);
+    /// This depot changed bytes, which were caught; it was also said.
+    fn corrupted(&self, _depot: &str) {}
 }
 
 /// How far a transfer is.

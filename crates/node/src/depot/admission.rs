@@ -9,7 +9,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use crate::pubkey::PublicKey;
 
 /// What each direction of a session may hold whatever the others do.
-const LEAST: u64 = 16 << 10;
+pub(crate) const LEAST: u64 = 16 << 10;
+/// The unit in which rings borrow.
+pub(crate) const BLOCK: u64 = 8 << 10;
 /// The most that one direction holds.
 const MOST: u64 = 1 << 20;
 /// What a direction keeps for a slow hop comes in blocks of so many.
@@ -174,7 +176,7 @@ impl Admission {
 /// directions of its session have, since mostly one of them moves. So what is lent never exceeds the
 /// pool, and nobody waits for those who do not give back.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     spare: u64,
     directions: AtomicU64,
     /// Lent beyond what each direction always has.
@@ -185,19 +187,19 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(limits: &DepotLimits) -> Self {
+    pub(crate) fn new(limits: &DepotLimits) -> Self {
         let zero = AtomicU64::default;
         let spare = limits.pool.get() - 2 * LEAST * u64::from(limits.room());
         Self { spare, directions: zero(), beyond: zero(), lent: zero(), most: zero() }
     }
 
     /// There is one direction more.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         self.directions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// There is one direction less.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.directions.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -210,8 +212,7 @@ impl Pool {
             got = want.min(self.spare.saturating_sub(beyond));
             Some(beyond + got)
         });
-        let lent = self.lent.fetch_add(LEAST + got, Ordering::Relaxed) + LEAST + got;
-        self.most.fetch_max(lent, Ordering::Relaxed);
+        self.lend(LEAST + got);
         LEAST + got
     }
 
@@ -231,8 +232,7 @@ impl Pool {
         let more = |beyond| Some(beyond + KEPT).filter(|beyond| *beyond <= self.spare);
         let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if got {
-            let lent = self.lent.fetch_add(KEPT, Ordering::Relaxed) + KEPT;
-            self.most.fetch_max(lent, Ordering::Relaxed);
+            self.lend(KEPT);
         }
         got
     }
@@ -243,8 +243,56 @@ impl Pool {
         self.lent.fetch_sub(KEPT, Ordering::Relaxed);
     }
 
+    /// A ring has what each direction always has.
+    pub(crate) fn open_ring(&self) {
+        self.lend(LEAST);
+    }
+
+    /// It is over.
+    pub(crate) fn close_ring(&self) {
+        self.lent.fetch_sub(LEAST, Ordering::Relaxed);
+    }
+
+    fn lend(&self, bytes: u64) {
+        let lent = self.lent.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.most.fetch_max(lent, Ordering::Relaxed);
+    }
+
+    /// Blocks that a direction's ring may have beyond what it always has: as many as a session may.
+    fn blocks_each(&self) -> u64 {
+        let sessions = (self.directions.load(Ordering::Relaxed) / 2).max(1);
+        self.spare / sessions / BLOCK
+    }
+
+    /// Lends a block to a direction that has `blocks` beyond what it always has; false if that is
+    /// its share, or nothing is left.
+    pub(crate) fn block(&self, blocks: u64) -> bool {
+        if blocks >= self.blocks_each() {
+            return false;
+        }
+        let taken = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |beyond| {
+            (beyond + BLOCK <= self.spare).then_some(beyond + BLOCK)
+        });
+        if taken.is_ok() {
+            self.lend(BLOCK);
+        }
+        taken.is_ok()
+    }
+
+    /// A block comes back.
+    pub(crate) fn block_back(&self) {
+        self.beyond.fetch_sub(BLOCK, Ordering::Relaxed);
+        self.lent.fetch_sub(BLOCK, Ordering::Relaxed);
+    }
+
+    /// Blocks that a direction with `blocks` could still get now.
+    pub(crate) fn blocks_left(&self, blocks: u64) -> u64 {
+        let left = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
+        left.min(self.blocks_each().saturating_sub(blocks))
+    }
+
     /// Lent now, and the most that ever was.
-    pub(super) fn lent(&self) -> (ByteCount, ByteCount) {
+    pub(crate) fn lent(&self) -> (ByteCount, ByteCount) {
         let read = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
         (read(&self.lent), read(&self.most))
     }

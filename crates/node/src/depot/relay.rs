@@ -16,14 +16,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{Depot, Told, measure, spool};
+use super::{Depot, Told, echo, framed, measure, spool};
 use crate::api::DepotSession;
+use crate::hop::{Fate, Socket};
 use crate::pubkey::PublicKey;
 
 /// How long a connection has to say what it wants.
 const HELLO: Duration = Duration::from_secs(10);
 /// How long each hop further on has to be connected.
-const HOP: Duration = Duration::from_secs(10);
+pub(super) const HOP: Duration = Duration::from_secs(10);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 /// How long somebody who was refused may take to hear it.
@@ -55,6 +56,12 @@ pub(super) struct Known {
     pub(super) id: Option<String>,
     pub(super) key: Option<PublicKey>,
     pub(super) to: String,
+    /// How this depot was reached, and reaches the next.
+    by: Option<(HopTransport, HopTransport)>,
+    /// The caller was greeted: answers come as frames.
+    greeted: bool,
+    /// What became of datagrams, here and there.
+    fates: [Arc<Fate>; 2],
 }
 
 /// Bytes there and back, and when something last moved.
@@ -63,7 +70,7 @@ pub(super) struct Flow {
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
     told: AtomicU64,
-    last: AtomicU64,
+    pub(super) last: AtomicU64,
 }
 
 impl Flow {
@@ -115,18 +122,23 @@ pub(super) async fn serve(
         }
         Err(Ended::Refused(refusal)) => {
             depot.counters.refused(refusal.reason);
-            refuse(&mut socket, refusal).await;
+            refuse(&mut socket, refusal, known.greeted).await;
             (Some(refusal.reason.word()), Some(refusal.text.clone()))
         }
     };
     let print = known.key.map(|key| format!(" {}", key.fingerprint())).unwrap_or_default();
     let bytes = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
+    let by = known.by.unwrap_or((HopTransport::Tcp, HopTransport::Tcp));
+    let [here, there] = &known.fates;
     depot.tell(Told::Session(DepotSession {
         id: known.id,
         peer: format!("{peer}{print}"),
         to: known.to,
         elapsed: clock::now().since(begun),
         bytes: (bytes(&flow.up), bytes(&flow.down)),
+        by: (by.0.name(), by.1.name()),
+        carried: (here.carried(), there.carried()),
+        fell_back: (here.fell_back(), there.fell_back()),
         refused,
         failure,
     }));
@@ -160,9 +172,10 @@ pub(super) fn refusal(position: usize, reason: Reason, text: impl Into<String>) 
 
 /// Says no so that it is heard: what was sent behind the header is read and thrown away, since a
 /// connection closed over unread bytes takes the answer with it.
-async fn refuse(socket: &mut TcpStream, refusal: &Refusal) {
+async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
     let hear = async {
         let answer = Answer::Refused(refusal.clone()).write();
+        let answer = if greeted { framed::wrap(&answer) } else { answer };
         socket.write_all(&answer).await?;
         socket.shutdown().await?;
         let mut waste = [0; 4096];
@@ -219,7 +232,7 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let no = |reason, text: &str| Err(refusal(position, reason, text).into());
     let key = let_in(depot, header)?;
     let session = &header.session;
-    let known = matches!(session.kind, Kind::Synchronous | Kind::Measure(_));
+    let known = matches!(session.kind, Kind::Synchronous | Kind::Echo | Kind::Measure(_));
     if !known || !session.tree.is_empty() {
         return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
     }
@@ -366,11 +379,44 @@ async fn session(
     known.to = hop.place.to_string();
     let seat = Seat::take(depot, key, flow, position)?;
     flow.touch();
-    let mut next = Onward { socket: connect(depot, &hop, position).await?, well: false };
-    let _there = depot.sensors.towards(&hop.place, last, &next.socket);
-    let _back = depot.sensors.back(socket);
+    // A route that has no depot here was refused.
+    let by = header.session.route.get(position).map_or(HopTransport::Tcp, |own| own.transport);
+    if let HopTransport::Other(_) = by {
+        let text = "this depot is not reached by that transport";
+        return Err(refusal(position, Reason::Unsupported, text).into());
+    }
+    let met = if by.is_datagram() {
+        let met = tokio::time::timeout(HELLO.to_std(), framed::greet(socket)).await;
+        known.greeted = true;
+        Some(met.map_err(|_| Ended::Failed("the caller says no hello".to_owned()))??)
+    } else {
+        None
+    };
+    if last && header.session.kind == Kind::Echo {
+        known.to = "echo".to_owned();
+        let work = echoed(depot, flow, socket, (by, met), &known.fates);
+        return tokio::select! {
+            ended = work => ended,
+            ended = seat.idle() => Err(ended),
+        };
+    }
+    if last && hop.transport.is_datagram() {
+        return Err(no_way(&hop, position));
+    }
+    known.by = Some((by, hop.transport));
+    let mut next = Onward { socket: reach(depot, &hop, position).await?, well: false };
+    // What the kernel knows of a hop by datagrams is not what it gives.
+    let _there = (!hop.transport.is_datagram())
+        .then(|| depot.sensors.towards(&hop.place, last, &next.socket));
+    let _back = (!by.is_datagram()).then(|| depot.sensors.back(socket));
     let work = async {
-        if last {
+        if by.is_datagram() || hop.transport.is_datagram() {
+            let left = header.session.route.len() - position;
+            let header = (!last).then(|| header.passed(depot.id).write());
+            let from = framed::Whence { socket, by, met };
+            let to = framed::Towards { socket: &mut next.socket, by: hop.transport, header, left };
+            framed::relay(depot, flow, from, to, &known.fates).await
+        } else if last {
             socket.write_all(&Answer::Accepted.write()).await?;
             both_ways(depot, flow, socket, &next.socket).await
         } else {
@@ -387,6 +433,22 @@ async fn session(
     ended
 }
 
+/// Sends back what comes.
+async fn echoed(
+    depot: &Depot,
+    flow: &Flow,
+    socket: &mut TcpStream,
+    (by, met): (HopTransport, Option<framed::Met>),
+    fates: &[Arc<Fate>; 2],
+) -> Result<(), Ended> {
+    let Some(met) = met else {
+        socket.write_all(&Answer::Accepted.write()).await?;
+        let (read, write) = socket.split();
+        return Ok(echo::serve(depot, flow, read, write).await?);
+    };
+    framed::echo(depot, flow, framed::Whence { socket, by, met: Some(met) }, &fates[0]).await
+}
+
 /// The connection to the next hop: whoever is there does not take what breaks off for an end.
 struct Onward {
     socket: TcpStream,
@@ -401,12 +463,24 @@ impl Drop for Onward {
     }
 }
 
-/// Connects to the next hop, where that is allowed.
+/// Connects to the next hop by TCP, where that is allowed.
 pub(super) async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
+    if hop.transport.is_datagram() {
+        return Err(no_way(hop, position));
+    }
+    reach(depot, hop, position).await
+}
+
+fn no_way(hop: &Hop, position: usize) -> Ended {
+    let text = format!("this depot does not reach {} by that transport", hop.place);
+    refusal(position, Reason::Unsupported, text).into()
+}
+
+/// Connects to where a hop leads, whatever then carries it, where that is allowed.
+async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
     let place = &hop.place;
-    if hop.transport != HopTransport::Tcp {
-        let text = format!("this depot reaches {place} by TCP only");
-        return Err(refusal(position, Reason::Unsupported, text).into());
+    if let HopTransport::Other(_) = hop.transport {
+        return Err(no_way(hop, position));
     }
     let away = |text: String| refusal(position, Reason::Unreachable, text);
     let found: Vec<SocketAddr> = match &place.host {
@@ -487,7 +561,7 @@ async fn both_ways(
 }
 
 /// Writes all of it, the socket being shared.
-pub(crate) async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) async fn write_all(socket: &impl Socket, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {
         socket.writable().await?;
         match socket.try_write(bytes) {
@@ -499,7 +573,7 @@ pub(crate) async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> std::io::
     Ok(())
 }
 
-async fn read_exact(socket: &TcpStream, mut room: &mut [u8]) -> std::io::Result<()> {
+async fn read_exact(socket: &impl Socket, mut room: &mut [u8]) -> std::io::Result<()> {
     while !room.is_empty() {
         socket.readable().await?;
         match socket.try_read(room) {
@@ -513,7 +587,7 @@ async fn read_exact(socket: &TcpStream, mut room: &mut [u8]) -> std::io::Result<
 }
 
 /// Reads an answer and not one byte more.
-pub(crate) async fn read_answer(socket: &TcpStream) -> Result<Answer, String> {
+pub(crate) async fn read_answer(socket: &impl Socket) -> Result<Answer, String> {
     let mut bytes = vec![0; ANSWER_HEAD];
     read_exact(socket, &mut bytes).await.map_err(|e| e.to_string())?;
     let head = bytes.first_chunk().ok_or("too short")?;

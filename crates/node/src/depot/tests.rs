@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 
 use super::*;
 
+mod hops;
+
 /// Remembers what it is told.
 #[derive(Default)]
 struct Ear {
@@ -64,6 +66,8 @@ impl Station {
             tcp_cc: None,
             copy: false,
             spool: None,
+            ports: None,
+            flows: 64,
             metrics: None,
             interval: Duration::from_secs(1),
             clique: None,
@@ -470,6 +474,8 @@ fn figures_are_told_here_and_nowhere_else() {
         tcp_cc: None,
         copy: false,
         spool: None,
+        ports: None,
+        flows: 64,
         metrics: Some("0.0.0.0:0".to_owned()),
         interval: Duration::from_secs(1),
         clique: None,

@@ -22,13 +22,14 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::Plan;
 use super::offer::Offer;
+use crate::hop::Carrier;
 use crate::route::Via;
 use crate::runtime;
 use crate::ways::Ways;
 
 /// A connection of this transfer, both keys checked.
-pub(crate) type TcpStream = TlsStream<tokio::net::TcpStream>;
-type ClientStream = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
+pub(crate) type TcpStream = TlsStream<Carrier>;
+type ClientStream = tokio_rustls::client::TlsStream<Carrier>;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// The wait after a connection that could not be accepted.
@@ -167,7 +168,7 @@ impl Connector {
     async fn direct(&self) -> Option<ClientStream> {
         let socket = connect_any(&self.addresses, &self.options).await.ok()?;
         tune_socket(&socket, self.background);
-        let handshake = self.connector.connect(any_name(), socket);
+        let handshake = self.connector.connect(any_name(), Carrier::Tcp(socket));
         // A peer that takes the connection and says nothing is none.
         tokio::time::timeout(CONNECT.to_std(), handshake).await.ok()?.ok()
     }
@@ -223,7 +224,7 @@ impl TcpEnd {
                     let (known, up) = (Arc::clone(&known), Arc::clone(&up));
                     let welcome = async move {
                         tune_socket(&socket, background);
-                        let stream = acceptor.accept(socket).await.ok()?;
+                        let stream = acceptor.accept(Carrier::Tcp(socket)).await.ok()?;
                         let key = peer_key(stream.get_ref().1)?;
                         (key == wait_for(&expected, &known).await).then_some(())?;
                         up(TlsStream::Server(stream));

@@ -13,6 +13,8 @@ use crate::assembly::Assembly;
 
 /// Starts the two tasks of a stream at its sending end.
 pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream) {
+    let watched = stream.get_ref().0.line();
+    let heard_by = watched.clone();
     let (mut input, mut output) = tokio::io::split(stream);
     let sender = group.clone();
     tasks.spawn(async move {
@@ -31,6 +33,9 @@ pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream
         }
         .await;
         if let Err(e) = result {
+            if let Some(watched) = watched {
+                watched.failed(&e);
+            }
             sender.over(line, &e.to_string());
         }
     });
@@ -42,6 +47,9 @@ pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream
                 Err(e) => break e,
             }
         };
+        if let Some(watched) = heard_by {
+            watched.failed(&why);
+        }
         hearer.over(line, &why.to_string());
     });
 }
@@ -56,6 +64,13 @@ pub(in crate::transports) fn receive(
     broke: impl FnOnce() + Send + 'static,
 ) {
     tasks.spawn(async move {
+        let watched = stream.get_ref().0.line();
+        let broke = move |error: std::io::Error| {
+            if let Some(watched) = watched {
+                watched.failed(&error);
+            }
+            broke();
+        };
         let (mut input, mut output) = tokio::io::split(stream);
         let mut buffer = vec![0; MAX_DATA];
         let mut total = 0u64;
@@ -63,8 +78,12 @@ pub(in crate::transports) fn receive(
             let mut header = [0; 12];
             match input.read(&mut header[..1]).await {
                 Ok(0) => return,
-                Ok(_) if input.read_exact(&mut header[1..]).await.is_ok() => {}
-                Ok(_) | Err(_) => return broke(),
+                Ok(_) => {
+                    if let Err(error) = input.read_exact(&mut header[1..]).await {
+                        return broke(error);
+                    }
+                }
+                Err(error) => return broke(error),
             }
             let (at, size) = header.split_at(8);
             let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
@@ -74,16 +93,18 @@ pub(in crate::transports) fn receive(
             if size > MAX_DATA || beyond {
                 return;
             }
-            if input.read_exact(&mut buffer[..size]).await.is_err() {
-                return broke();
+            if let Err(error) = input.read_exact(&mut buffer[..size]).await {
+                return broke(error);
             }
             let bytes = &buffer[..size];
             tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
             total += size as u64;
-            if output.write_all(&total.to_le_bytes()).await.is_err()
-                || output.flush().await.is_err()
-            {
-                return broke();
+            let said = async {
+                output.write_all(&total.to_le_bytes()).await?;
+                output.flush().await
+            };
+            if let Err(error) = said.await {
+                return broke(error);
             }
         }
     });

@@ -1,0 +1,65 @@
+//! Sessions of type echo at the last depot of their route.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use packtrain_io::clock;
+use packtrain_proto::session::echo::{ECHO_FELL_BACK, ECHO_HEAD, EchoHead};
+use packtrain_units::{Duration, Time};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::Depot;
+use super::relay::Flow;
+
+/// Bytes passed back at once.
+const PIECE: usize = 16 << 10;
+/// How long a hop that fell back to TCP is told of.
+const LATELY: Duration = Duration::from_secs(600);
+
+/// Sends back what comes until its end.
+pub(super) async fn serve(
+    depot: &Depot,
+    flow: &Flow,
+    mut read: impl AsyncRead + Unpin,
+    mut write: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let mut head = [0; ECHO_HEAD];
+        if read.read(&mut head[..1]).await? == 0 {
+            return write.shutdown().await;
+        }
+        read.read_exact(&mut head[1..]).await?;
+        let Some(asked) = EchoHead::read(&head) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let flags = if depot.fell_back_lately() { ECHO_FELL_BACK } else { 0 };
+        write.write_all(&EchoHead { flags, ..asked }.write()).await?;
+        let mut left = asked.len as usize;
+        while left > 0 {
+            let count = read.read(&mut piece[..left.min(PIECE)]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            write.write_all(&piece[..count]).await?;
+            left -= count;
+        }
+        let moved = u64::from(asked.len) + ECHO_HEAD as u64;
+        for one in [&flow.up, &depot.counters.up, &flow.down, &depot.counters.down] {
+            one.fetch_add(moved, Ordering::Relaxed);
+        }
+        flow.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl Depot {
+    /// Whether datagrams lately did not get through to a next depot.
+    fn fell_back_lately(&self) -> bool {
+        let now = clock::now();
+        if self.hops.take_fell_back() {
+            self.fell_back.store(now.as_nanos().max(1), Ordering::Relaxed);
+        }
+        let last = self.fell_back.load(Ordering::Relaxed);
+        last > 0 && now.since(Time::from_nanos(last)) < LATELY
+    }
+}

@@ -1,0 +1,215 @@
+//! The datagrams of one direction of a hop.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use packtrain_cc::ControllerConfig;
+use packtrain_io::flow::{self, FlowEvent, FlowHandle};
+use packtrain_io::thread::Waker;
+use packtrain_io::udp::UdpSocket;
+use packtrain_io::{clock, entropy};
+use packtrain_proto::session::HopTransport;
+use packtrain_proto::session::hop::HopFlow;
+use packtrain_proto::{
+    CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, Payload, Placed, Placement, Role,
+    Variant,
+};
+use packtrain_units::{ByteCount, Offset};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::{Hops, Ring};
+
+/// Datagrams of an Ethernet frame over IPv4 and IPv6. Rings count on no larger ones: two of their
+/// blocks hold one wherever it begins.
+const MTU_V4: ByteCount = ByteCount(1_472);
+const MTU_V6: ByteCount = ByteCount(1_452);
+/// The room told before the ring was asked.
+const FIRST_ROOM: ByteCount = ByteCount(64 << 10);
+
+/// How a flow is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FlowState {
+    /// No packet has passed both ways yet.
+    Begun,
+    /// Packets have passed both ways.
+    Up,
+    /// It is over.
+    Over(CloseReason),
+}
+
+/// A socket for one flow, and the leave to have a thread.
+pub(super) struct Berth {
+    socket: UdpSocket,
+    leave: OwnedSemaphorePermit,
+}
+
+impl Berth {
+    /// None: there are too many flows, or no port.
+    pub(super) fn take(hops: &Hops, local: IpAddr) -> Option<Self> {
+        let leave = Arc::clone(&hops.flows).try_acquire_owned().ok()?;
+        let socket = UdpSocket::bind_in(Some(local), hops.ports, entropy::seed()).ok()?;
+        Some(Self { socket, leave })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.socket.local_addr().port()
+    }
+}
+
+/// A flow under way; closed as abandoned when it is dropped.
+pub(super) struct Carried {
+    handle: FlowHandle,
+    pub(super) state: watch::Receiver<FlowState>,
+    _leave: OwnedSemaphorePermit,
+}
+
+impl Carried {
+    /// Sender: these bytes of the flow are there.
+    pub(super) fn assign(&self, range: Range<u64>) {
+        self.handle.assign(Offset(range.start)..Offset(range.end));
+    }
+
+    /// Sender: everything has arrived.
+    pub(super) fn done(&self) {
+        self.handle.close(CloseReason::Done);
+    }
+
+    /// Its waker, for whoever brings bytes or makes room.
+    pub(super) fn waker(&self) -> Waker {
+        self.handle.waker()
+    }
+
+    /// Waits until packets have passed both ways; the reason if the flow ends before.
+    pub(super) async fn up(state: &mut watch::Receiver<FlowState>) -> Result<(), CloseReason> {
+        match state.wait_for(|state| *state != FlowState::Begun).await.as_deref() {
+            Ok(FlowState::Up) => Ok(()),
+            Ok(FlowState::Over(reason)) => Err(reason.clone()),
+            _ => Err(CloseReason::Abandoned),
+        }
+    }
+
+    /// Waits until it is over.
+    pub(super) async fn over(state: &mut watch::Receiver<FlowState>) -> CloseReason {
+        match state.wait_for(|state| matches!(state, FlowState::Over(_))).await.as_deref() {
+            Ok(FlowState::Over(reason)) => reason.clone(),
+            _ => CloseReason::Abandoned,
+        }
+    }
+}
+
+fn events() -> (impl FnMut(FlowEvent) + Send + 'static, watch::Receiver<FlowState>) {
+    let (tell, state) = watch::channel(FlowState::Begun);
+    let told = move |event| {
+        let new = match event {
+            FlowEvent::Flow(Event::Established { .. }) => FlowState::Up,
+            FlowEvent::Flow(Event::Closed(reason)) => FlowState::Over(reason),
+            FlowEvent::Ended(_) | FlowEvent::Panicked => FlowState::Over(CloseReason::Abandoned),
+            _ => return,
+        };
+        tell.send_if_modified(|state| {
+            let changed = !matches!(state, FlowState::Over(_)) && *state != new;
+            if changed {
+                *state = new;
+            }
+            changed
+        });
+    };
+    (told, state)
+}
+
+fn config(role: Role, kind: HopTransport, flow: &HopFlow, peer: SocketAddr) -> FlowConfig {
+    let v4 = peer.ip().to_canonical().is_ipv4();
+    let mtu = if v4 { MTU_V4 } else { MTU_V6 };
+    FlowConfig {
+        mtu,
+        max_mtu: mtu,
+        room: FIRST_ROOM,
+        seed: entropy::seed(),
+        feedback: match kind {
+            HopTransport::Udt => FeedbackKind::Udt(Variant::of_controller(controller(kind))),
+            _ => FeedbackKind::Native,
+        },
+        ..FlowConfig::new(role, flow.keys.clone(), flow.id, vec![vec![peer]])
+    }
+}
+
+fn controller(kind: HopTransport) -> &'static str {
+    if kind == HopTransport::Udt { "udt:grid" } else { "native" }
+}
+
+/// Starts the sending end: the flow's first byte is byte `base` of the ring.
+pub(super) fn send(
+    berth: Berth,
+    kind: HopTransport,
+    flow: &HopFlow,
+    peer: SocketAddr,
+    source: Source,
+) -> Result<Carried, String> {
+    let config = config(Role::Sender, kind, flow, peer);
+    let now = clock::now();
+    let control =
+        ControllerConfig { mtu: config.mtu, seed: config.seed, now, ceiling: None, rtt: None };
+    let control = packtrain_cc::build(controller(kind), &control).map_err(|e| e.to_string())?;
+    let flow = Flow::new(config, Some(control), now).map_err(|e| e.to_string())?;
+    let (told, state) = events();
+    let handle = flow::spawn_sender(vec![berth.socket], flow, source, told);
+    let handle = handle.map_err(|e| e.to_string())?;
+    Ok(Carried { handle, state, _leave: berth.leave })
+}
+
+/// Starts the receiving end.
+pub(super) fn receive(
+    berth: Berth,
+    kind: HopTransport,
+    flow: &HopFlow,
+    peer: SocketAddr,
+    sink: Sink,
+) -> Result<Carried, String> {
+    let config = config(Role::Receiver, kind, flow, peer);
+    let flow = Flow::new(config, None, clock::now()).map_err(|e| e.to_string())?;
+    let (told, state) = events();
+    let handle = flow::spawn_receiver(vec![berth.socket], flow, sink, told);
+    let handle = handle.map_err(|e| e.to_string())?;
+    Ok(Carried { handle, state, _leave: berth.leave })
+}
+
+/// A ring as the network thread reads it; the flow's first byte is that of `base`, once it is known.
+pub(super) struct Source {
+    pub(super) ring: Arc<Ring>,
+    pub(super) base: Arc<OnceLock<u64>>,
+}
+
+impl Payload for Source {
+    fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill {
+        match self.base.get() {
+            Some(base) => self.ring.fill(base.saturating_add(at.get()), out),
+            None => Fill::Pending,
+        }
+    }
+
+    fn release(&mut self, range: Range<Offset>) {
+        if let Some(base) = self.base.get() {
+            self.ring.let_go(base + range.start.get()..base + range.end.get());
+        }
+    }
+}
+
+/// A ring as the network thread fills it; nothing is taken before it is known where it belongs.
+pub(super) struct Sink {
+    pub(super) ring: Arc<Ring>,
+    pub(super) base: Arc<OnceLock<u64>>,
+}
+
+impl Placement for Sink {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        match self.base.get().and_then(|base| base.checked_add(at.get())) {
+            Some(at) => self.ring.place(at, bytes),
+            None => Placed::NoRoom,
+        }
+    }
+
+    fn room(&self) -> ByteCount {
+        if self.base.get().is_some() { self.ring.room() } else { FIRST_ROOM }
+    }
+}
