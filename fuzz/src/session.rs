@@ -32,12 +32,11 @@ pub fn session(data: &[u8]) {
     if let Some(reply) = data.first_chunk().and_then(measure::Reply::read) {
         assert_eq!(&reply.write()[..], &data[..measure::REPLY]);
     }
-    if let Some((head, body)) = data.split_first_chunk::<FRAME_HEAD>() {
-        if Frame::len(head) == Ok(body.len())
-            && let Ok(frame) = Frame::read(head[0], body)
-        {
-            assert_eq!(frame.write(), data);
-        }
+    if let Some((head, body)) = data.split_first_chunk::<FRAME_HEAD>()
+        && Frame::len(head) == Ok(body.len())
+        && let Ok(frame) = Frame::read(head[0], body)
+    {
+        assert_eq!(frame.write(), data);
     }
     if let Some(hello) = data.first_chunk().and_then(|bytes| Hello::read(bytes).ok()) {
         assert_eq!(Hello::read(&hello.write()), Ok(hello));

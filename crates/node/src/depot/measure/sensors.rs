@@ -20,7 +20,7 @@ use super::series::{KEPT, Sample, Series};
 use crate::statefile;
 
 /// How often connections are looked at.
-pub(in crate::depot) const SAMPLE: Duration = Duration::from_secs(5);
+pub(in crate::depot) const SAMPLE: Duration = Duration::from_secs(2);
 /// Neighbours that something is known of; of more the one unheard of for longest goes.
 const MOST: usize = 256;
 /// Connections that are looked at.
