@@ -249,7 +249,7 @@ impl Series {
         let series = Self {
             to: Place::read(place)?,
             sensor,
-            age: Duration::from_nanos(long(1).saturating_mul(1_000_000)),
+            age: Duration::from_nanos(long(1).checked_mul(1_000_000)?),
             samples: short(9),
             rate: rate(13),
             interval: (rate(21), rate(29)),
@@ -267,6 +267,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Found by the fuzz target: an age of more than 2^64 nanoseconds.
+    #[test]
+    fn an_age_beyond_all_time_is_no_report() {
+        let mut text = vec![1, 0, 0, 16, 198, 247, 160, 181, 237];
+        text.extend([0; SERIES - 9]);
+        let mut place = Vec::new();
+        "d:1".parse::<Place>().unwrap().write(&mut place);
+        text.extend((place.len() as u16).to_be_bytes());
+        text.extend(place);
+        assert_eq!(read_report(&text), Err(BrokenReport));
+        text[1..9].fill(0);
+        assert_eq!(read_report(&text).map(|series| series.len()), Ok(1));
+    }
 
     fn series() -> impl Strategy<Value = Series> {
         let numbers = (0u64..1 << 40, any::<u32>(), any::<u64>(), any::<u64>(), any::<u64>());
