@@ -86,7 +86,7 @@ fn relays(lab: &Lab, dir: &Path) -> Result<Vec<Relay>> {
         let start = move |chain: &Chain| {
             let mut depot = chain.relay(&program);
             depot.args(["depot", "--listen", &format!("0.0.0.0:{RELAY_PORT}")]);
-            depot.args(["--allow", Chain::RECEIVERS, "--key-sessions", "256", "-q"]);
+            depot.args(["--allow", Chain::RECEIVERS, "--key-sessions", "256"]);
             depot.arg("--authorized-keys").arg(&keys).args(more).envs(environment.clone());
             depot
         };
