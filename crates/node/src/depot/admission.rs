@@ -225,22 +225,12 @@ impl Pool {
     /// Lends a block for bytes that wait for a slow hop, to a direction that keeps `kept` of them: while
     /// that is less than a session's equal part, and something is left.
     pub(super) fn keep(&self, kept: usize) -> bool {
-        let sessions = (self.directions.load(Ordering::Relaxed) / 2).max(1);
-        if (kept as u64 + 1) * KEPT > self.spare / sessions {
-            return false;
-        }
-        let more = |beyond| Some(beyond + KEPT).filter(|beyond| *beyond <= self.spare);
-        let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        if got {
-            self.lend(KEPT);
-        }
-        got
+        self.borrow(kept as u64 * KEPT, KEPT)
     }
 
     /// Takes a block back.
     pub(super) fn unkeep(&self) {
-        self.beyond.fetch_sub(KEPT, Ordering::Relaxed);
-        self.lent.fetch_sub(KEPT, Ordering::Relaxed);
+        self.pay_back(KEPT);
     }
 
     /// A ring has what each direction always has.
@@ -258,37 +248,45 @@ impl Pool {
         self.most.fetch_max(lent, Ordering::Relaxed);
     }
 
-    /// Blocks that a direction's ring may have beyond what it always has: as many as a session may.
-    fn blocks_each(&self) -> u64 {
-        let sessions = (self.directions.load(Ordering::Relaxed) / 2).max(1);
-        self.spare / sessions / BLOCK
+    /// A session's equal part of what is shared.
+    fn part(&self) -> u64 {
+        self.spare / (self.directions.load(Ordering::Relaxed) / 2).max(1)
     }
 
-    /// Lends a block to a direction that has `blocks` beyond what it always has; false if that is
-    /// its share, or nothing is left.
-    pub(crate) fn block(&self, blocks: u64) -> bool {
-        if blocks >= self.blocks_each() {
+    /// Lends so many bytes to a direction that has `held` beyond what it always has; false if that is
+    /// more than a session's part, or not so much is left.
+    fn borrow(&self, held: u64, bytes: u64) -> bool {
+        if held + bytes > self.part() {
             return false;
         }
-        let taken = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |beyond| {
-            (beyond + BLOCK <= self.spare).then_some(beyond + BLOCK)
-        });
-        if taken.is_ok() {
-            self.lend(BLOCK);
+        let more = |beyond| Some(beyond + bytes).filter(|beyond| *beyond <= self.spare);
+        let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if got {
+            self.lend(bytes);
         }
-        taken.is_ok()
+        got
+    }
+
+    fn pay_back(&self, bytes: u64) {
+        self.beyond.fetch_sub(bytes, Ordering::Relaxed);
+        self.lent.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Lends a block to a direction's ring that has `blocks` beyond what it always has; false if that is
+    /// its share, or nothing is left.
+    pub(crate) fn block(&self, blocks: u64) -> bool {
+        self.borrow(blocks * BLOCK, BLOCK)
     }
 
     /// A block comes back.
     pub(crate) fn block_back(&self) {
-        self.beyond.fetch_sub(BLOCK, Ordering::Relaxed);
-        self.lent.fetch_sub(BLOCK, Ordering::Relaxed);
+        self.pay_back(BLOCK);
     }
 
     /// Blocks that a direction with `blocks` could still get now.
     pub(crate) fn blocks_left(&self, blocks: u64) -> u64 {
         let left = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
-        left.min(self.blocks_each().saturating_sub(blocks))
+        left.min((self.part() / BLOCK).saturating_sub(blocks))
     }
 
     /// Lent now, and the most that ever was.
