@@ -118,10 +118,9 @@ async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Resul
             let left = held - moved;
             to.try_io(Interest::WRITABLE, || sys::splice(pipe_out.as_fd(), to.as_fd(), left))
         };
-        if push(from, to, (held, put), loan, &mut store).await? {
+        if push(from, to, (held, put), loan, &mut store, &mut turn).await? {
             return Ok(Some(()));
         }
-        pause(&mut turn, held).await;
     }
 }
 
@@ -142,8 +141,9 @@ async fn push<R: Room>(
     (held, mut put): (usize, impl FnMut(usize) -> io::Result<usize>),
     loan: Loan<'_, R>,
     store: &mut Store<'_, R>,
+    turn: &mut usize,
 ) -> io::Result<bool> {
-    let (mut loan, mut ended, mut turn) = (Some(loan), false, 0);
+    let (mut loan, mut ended) = (Some(loan), false);
     let mut patient = true;
     loop {
         let written = match &mut loan {
@@ -155,7 +155,7 @@ async fn push<R: Room>(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 loan.take_if(|loan| loan.moved >= held);
-                pause(&mut turn, written).await;
+                pause(turn, written).await;
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -170,7 +170,7 @@ async fn push<R: Room>(
             continue;
         }
         match if ended { Ok(Kept::Full) } else { store.read(from) } {
-            Ok(Kept::Bytes(read)) => pause(&mut turn, read).await,
+            Ok(Kept::Bytes(read)) => pause(turn, read).await,
             Ok(Kept::Ended) => ended = true,
             Ok(Kept::Full) => to.writable().await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
@@ -221,10 +221,9 @@ async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<
             Err(error) => return Err(error),
         };
         let put = |moved: usize| to.try_write(&buffer[moved..got]);
-        if push(from, to, (got, put), loan, &mut store).await? {
+        if push(from, to, (got, put), loan, &mut store, &mut turn).await? {
             return Ok(());
         }
-        pause(&mut turn, got).await;
     }
 }
 
