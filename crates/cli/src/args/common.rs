@@ -12,6 +12,27 @@ use super::settings::nearness;
 use super::values::{self, Via, Words};
 use crate::exit::Exit;
 
+/// How files come about at the target.
+#[derive(Args, Debug)]
+pub(crate) struct WriteArgs {
+    /// Change nothing, say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// What to keep of: mode, times, owner; all or none. Without the option: mode,times.
+    #[arg(
+        long,
+        value_name = "LIST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        action = ArgAction::Set
+    )]
+    pub(crate) preserve: Option<String>,
+    /// Write into the target file itself, not into a temporary beside it.
+    #[arg(long)]
+    pub(crate) inplace: bool,
+}
+
 /// How the bytes move.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transport")]

@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args, ValueHint};
+use clap::{Args, ValueHint};
 
-use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs};
+use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs, WriteArgs};
 
 /// What `cp` takes.
 #[derive(Args, Debug)]
@@ -50,22 +50,8 @@ pub(crate) struct CpArgs {
     /// Let --delete act even if the source is empty.
     #[arg(long, requires = "delete")]
     pub(crate) force_delete: bool,
-    /// Change nothing, say what would be done.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// What to keep of: mode, times, owner; all or none. Without the option: mode,times.
-    #[arg(
-        long,
-        value_name = "LIST",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "all",
-        action = ArgAction::Set
-    )]
-    pub(crate) preserve: Option<String>,
-    /// Write into the target file itself, not into a temporary beside it.
-    #[arg(long)]
-    pub(crate) inplace: bool,
+    #[command(flatten)]
+    pub(crate) writing: WriteArgs,
     /// End with 9 if nothing needed doing.
     #[arg(long)]
     pub(crate) error_on_no_transfer: bool,

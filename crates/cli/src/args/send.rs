@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueHint};
+use clap::{Args, ValueHint};
 use packtrain_node::api::Place;
 use packtrain_node::deposit::DepotPlan;
 use packtrain_units::{DataRate, Duration};
 
 use super::values::{self, Buffer};
-use super::{FilterArgs, OutputArgs, TicketArg};
+use super::{FilterArgs, OutputArgs, TicketArg, WriteArgs};
 
 /// What `send` takes.
 #[derive(Args, Debug)]
@@ -84,22 +84,8 @@ pub(crate) struct ClaimArgs {
     /// Leave files alone that are newer at the target.
     #[arg(long)]
     pub(crate) update: bool,
-    /// Change nothing, say what would be done.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// What to keep of: mode, times, owner; all or none. Without the option: mode,times.
-    #[arg(
-        long,
-        value_name = "LIST",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "all",
-        action = ArgAction::Set
-    )]
-    pub(crate) preserve: Option<String>,
-    /// Write into the target file itself, not into a temporary beside it.
-    #[arg(long)]
-    pub(crate) inplace: bool,
+    #[command(flatten)]
+    pub(crate) writing: WriteArgs,
     /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,

@@ -14,6 +14,7 @@ use packtrain_units::{DataRate, Duration};
 use super::{files_from, stores};
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
+    WriteArgs,
 };
 use crate::args::{Streams, VerifyArgs, Via, nearness};
 use crate::exit::Exit;
@@ -34,7 +35,6 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     if args.delete && !args.recursive {
         return Err(Exit::usage("--delete without -r has no directory to clean: add -r"));
     }
-    let (mode, times, owner) = preserve(args.preserve.as_deref())?;
     let options = Options {
         recursive: args.recursive,
         resume: resume(args, matches),
@@ -42,23 +42,42 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
         update: args.update,
         delete: args.delete,
         force_delete: args.force_delete,
+        ..writing(&args.writing, chosen_files(&args.filter, matches)?)?
+    };
+    let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
+    check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
+    check_meaning(&request, matches)?;
+    Ok(request)
+}
+
+/// Options with what is asked of the files at the target.
+pub(super) fn writing(args: &WriteArgs, options: Options) -> Result<Options, Exit> {
+    let (mode, times, owner) = preserve(args.preserve.as_deref())?;
+    Ok(Options {
         dry_run: args.dry_run,
         inplace: args.inplace,
         preserve_mode: mode,
         preserve_times: times,
         preserve_owner: owner,
-        ..chosen_files(&args.filter, matches)?
-    };
-    let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
-    if args.output.json && request.dest == Location::Stdio {
+        ..options
+    })
+}
+
+/// Refuses what a pipe cannot do.
+pub(super) fn check_pipes(
+    sources: &[Location],
+    dest: &Location,
+    output: &OutputArgs,
+    writing: &WriteArgs,
+) -> Result<(), Exit> {
+    if output.json && *dest == Location::Stdio {
         return Err(Exit::usage("--json and the data cannot both go to stdout: leave one out"));
     }
-    let piped = request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
-    if args.dry_run && piped {
+    let piped = *dest == Location::Stdio || sources.contains(&Location::Stdio);
+    if writing.dry_run && piped {
         return Err(Exit::usage("--dry-run has nothing to say about a pipe: leave it out"));
     }
-    check_meaning(&request, matches)?;
-    Ok(request)
+    Ok(())
 }
 
 /// The request that `verify` makes.
@@ -375,7 +394,7 @@ fn resume(args: &CpArgs, matches: &ArgMatches) -> Resume {
 }
 
 /// Mode, times, owner.
-pub(super) fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
+fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
     let Some(list) = list else { return Ok((true, true, false)) };
     let (mut mode, mut times, mut owner) = (false, false, false);
     for word in list.split(',').map(str::trim) {

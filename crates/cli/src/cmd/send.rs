@@ -130,24 +130,12 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         let text = format!("{dest} is not on this machine: run claim where the files are to be");
         return Err(Exit::usage(text));
     }
-    let piped = dest == Location::Stdio;
-    if piped && args.output.json {
-        return Err(Exit::usage("--json and the data cannot both go to stdout: leave one out"));
-    }
-    if piped && args.dry_run {
-        return Err(Exit::usage("--dry-run has nothing to say about a pipe: leave it out"));
-    }
-    let (mode, times, owner) = request::preserve(args.preserve.as_deref())?;
+    request::check_pipes(&[], &dest, &args.output, &args.writing)?;
     let options = Options {
         recursive: true,
         resume: if args.no_resume { Resume::Off } else { Resume::On },
         update: args.update,
-        dry_run: args.dry_run,
-        inplace: args.inplace,
-        preserve_mode: mode,
-        preserve_times: times,
-        preserve_owner: owner,
-        ..Options::default()
+        ..request::writing(&args.writing, Options::default())?
     };
     let buffers = args.tcp_buffer.and_then(|buffer| buffer.0);
     let copy = CpRequest {
