@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use packtrain_cc::ControllerConfig;
 use packtrain_io::flow::{self, FlowEvent, FlowHandle};
@@ -75,7 +75,7 @@ impl Carried {
         self.handle.close(CloseReason::Done);
     }
 
-    /// Its waker, for whoever brings bytes or makes room.
+    /// Its waker, for whoever makes room.
     pub(super) fn waker(&self) -> Waker {
         self.handle.waker()
     }
@@ -138,7 +138,7 @@ fn controller(kind: HopTransport) -> &'static str {
     if kind == HopTransport::Udt { "udt:grid" } else { "native" }
 }
 
-/// Starts the sending end: the flow's first byte is byte `base` of the ring.
+/// Starts the sending end: a byte of the flow has the same number as in the ring.
 pub(super) fn send(
     berth: Berth,
     kind: HopTransport,
@@ -174,42 +174,29 @@ pub(super) fn receive(
     Ok(Carried { handle, state, _leave: berth.leave })
 }
 
-/// A ring as the network thread reads it; the flow's first byte is that of `base`, once it is known.
-pub(super) struct Source {
-    pub(super) ring: Arc<Ring>,
-    pub(super) base: Arc<OnceLock<u64>>,
-}
+/// A ring as the network thread reads it.
+pub(super) struct Source(pub(super) Arc<Ring>);
 
 impl Payload for Source {
     fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill {
-        match self.base.get() {
-            Some(base) => self.ring.fill(base.saturating_add(at.get()), out),
-            None => Fill::Pending,
-        }
+        self.0.fill(at.get(), out)
     }
 
     fn release(&mut self, range: Range<Offset>) {
-        if let Some(base) = self.base.get() {
-            self.ring.let_go(base + range.start.get()..base + range.end.get());
-        }
+        self.0.let_go(range.start.get()..range.end.get());
     }
 }
 
-/// A ring as the network thread fills it; nothing is taken before it is known where it belongs.
-pub(super) struct Sink {
-    pub(super) ring: Arc<Ring>,
-    pub(super) base: Arc<OnceLock<u64>>,
-}
+/// A ring as the network thread fills it. What comes before the switch was read lies beyond the
+/// edge until what came by TCP reaches it.
+pub(super) struct Sink(pub(super) Arc<Ring>);
 
 impl Placement for Sink {
     fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
-        match self.base.get().and_then(|base| base.checked_add(at.get())) {
-            Some(at) => self.ring.place(at, bytes),
-            None => Placed::NoRoom,
-        }
+        self.0.place(at.get(), bytes)
     }
 
     fn room(&self) -> ByteCount {
-        if self.base.get().is_some() { self.ring.room() } else { FIRST_ROOM }
+        self.0.room()
     }
 }

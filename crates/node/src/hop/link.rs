@@ -203,7 +203,6 @@ impl End<'_> {
         let mut sending = Sending {
             end: self,
             ring,
-            base: Arc::default(),
             sent: 0,
             datagrams: Datagrams::Unasked,
             phase: Phase::Open,
@@ -234,8 +233,6 @@ impl End<'_> {
 struct Sending<'a> {
     end: &'a End<'a>,
     ring: &'a Arc<Ring>,
-    /// The first byte by datagram.
-    base: Arc<OnceLock<u64>>,
     sent: u64,
     datagrams: Datagrams,
     phase: Phase,
@@ -268,7 +265,7 @@ impl Sending<'_> {
     }
 
     fn begin(&self, berth: Berth, port: u16, flow: &HopFlow) -> Datagrams {
-        let source = Source { ring: Arc::clone(self.ring), base: Arc::clone(&self.base) };
+        let source = Source(Arc::clone(self.ring));
         match flows::send(berth, self.end.kind, flow, self.end.at(port), source) {
             Ok(flow) => Datagrams::Trying(flow, Instant::now() + PATIENCE.to_std()),
             Err(_) => Datagrams::Never,
@@ -283,7 +280,6 @@ impl Sending<'_> {
     ) -> Result<(), LinkError> {
         match std::mem::replace(&mut self.datagrams, Datagrams::Never) {
             Datagrams::Trying(flow, _) if what.is_ok() && self.phase == Phase::Open => {
-                let _ = self.base.set(self.sent);
                 say(write, &Frame::Switch(self.sent)).await?;
                 self.datagrams = Datagrams::Carrying(flow);
                 self.end.fate.carried.store(true, Ordering::Relaxed);
@@ -311,8 +307,8 @@ impl Sending<'_> {
             }
             Seen::Edge(edge) => edge,
         };
-        if let (Datagrams::Carrying(flow), Some(base)) = (&self.datagrams, self.base.get()) {
-            flow.assign(self.sent - base..edge - base);
+        if let Datagrams::Carrying(flow) = &self.datagrams {
+            flow.assign(self.sent..edge);
             self.sent = edge;
             return Ok(());
         }
@@ -473,7 +469,8 @@ impl Incoming<'_> {
         };
         let _ = self.end.flows.set(self.end.secret.flows(&hello, self.end.called)?);
         let _ = self.tell.send(Word::Met);
-        let base = Arc::<OnceLock<u64>>::default();
+        // Bytes that came as data: all before the switch.
+        let (mut came, mut switched) = (0, false);
         let mut offered = false;
         loop {
             let mut head = [0; FRAME_HEAD];
@@ -485,10 +482,12 @@ impl Incoming<'_> {
             read.read_exact(&mut head[1..]).await?;
             let len = Frame::len(&head)?;
             if head[0] == 0 {
-                if len == 0 || ended.is_some() || base.get().is_some() {
+                // A datagram in the place of data would put these somewhere else.
+                if len == 0 || ended.is_some() || switched || came != self.ring.edge() {
                     return Err(HopError::Broken.into());
                 }
                 self.data(read, len).await?;
+                came += len as u64;
                 continue;
             }
             let mut body = [0; 8];
@@ -498,31 +497,28 @@ impl Incoming<'_> {
                 Frame::Data(_) => return Err(HopError::Broken.into()),
                 Frame::Offer(port) if !offered => {
                     offered = true;
-                    self.flow = self.take(port, &base);
+                    self.flow = self.take(port);
                 }
                 Frame::Take(port) => drop(self.tell.send(Word::Taken(Some(port)))),
                 Frame::No => drop(self.tell.send(Word::Taken(None))),
-                Frame::Switch(total) if self.flow.is_some() && base.get().is_none() => {
-                    if total != self.ring.edge() {
+                Frame::Switch(total) if self.flow.is_some() && !switched => {
+                    if total != came {
                         return Err(HopError::Broken.into());
                     }
+                    switched = true;
                     self.known.switched.send_replace(true);
-                    let _ = base.set(total);
                     self.end.fate.carried.store(true, Ordering::Relaxed);
-                    if let Some(flow) = &self.flow {
-                        Carried::waker(flow).wake();
-                    }
                 }
-                Frame::Stay if base.get().is_none() => {
+                Frame::Stay if !switched => {
                     self.known.flow.send_replace(None);
                     self.ring.wake(None);
                     self.flow = None;
                 }
                 Frame::End(total) if ended.is_none() => {
-                    if base.get().is_none() && total != self.ring.edge() {
+                    if !switched && total != came {
                         return Err(HopError::Broken.into());
                     }
-                    if base.get().is_none() {
+                    if !switched {
                         // An offer that came to nothing.
                         self.known.flow.send_replace(None);
                         self.flow = None;
@@ -555,10 +551,10 @@ impl Incoming<'_> {
     }
 
     /// Takes an offer of datagrams from this port, if that is possible.
-    fn take(&self, port: u16, base: &Arc<OnceLock<u64>>) -> Option<Carried> {
+    fn take(&self, port: u16) -> Option<Carried> {
         let taken = Berth::take(self.end.hops, self.end.local.ip()).and_then(|berth| {
             let (own, flow) = (berth.port(), self.end.flow(false)?);
-            let sink = Sink { ring: Arc::clone(self.ring), base: Arc::clone(base) };
+            let sink = Sink(Arc::clone(self.ring));
             let peer = self.end.at(port);
             let flow = flows::receive(berth, self.end.kind, flow, peer, sink).ok()?;
             Some((own, flow))

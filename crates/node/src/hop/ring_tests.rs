@@ -67,6 +67,25 @@ fn an_end_before_what_came_is_refused() {
     assert_eq!(ring.append(&[1; 1000]), 600);
 }
 
+#[test]
+fn what_overtakes_the_switch_waits_beyond_what_comes_by_tcp() {
+    let pool = pool(1 << 20, 1);
+    pool.join();
+    let ring = Ring::new(&pool);
+    ring.append(&bytes(0..40_000));
+    // The switch at 70,000 is still on its way behind 30,000 bytes.
+    assert_eq!(ring.place(71_000, &bytes(71_000..72_000)), Placed::New);
+    assert_eq!(ring.place(70_000, &bytes(70_000..71_000)), Placed::New);
+    assert_eq!(ring.edge(), 40_000);
+    assert_eq!(ring.append(&bytes(40_000..60_000)), 20_000);
+    assert_eq!(ring.edge(), 60_000);
+    assert_eq!(ring.append(&bytes(60_000..70_000)), 10_000);
+    assert_eq!(ring.edge(), 72_000);
+    let mut out = vec![0; 72_000];
+    assert_eq!(ring.copy(0, &mut out), 72_000);
+    assert_eq!(out, bytes(0..72_000));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// In whatever order pieces come, come again and are let go, the bytes that are taken are the

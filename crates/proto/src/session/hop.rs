@@ -40,7 +40,7 @@ pub const FRAME_MAX: usize = 65_536;
 
 const MAGIC: [u8; 4] = *b"PKTH";
 const VERSION: u16 = 1;
-const SALT: &[u8] = b"packtrain hop 1";
+const SALT: &[u8] = b"packtrain hop 2";
 
 /// What an end of a hop says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
