@@ -3,9 +3,12 @@
 
 pub mod perfsonar;
 
+use std::sync::Arc;
+
 use packtrain_plan::forecast::{Battery, Forecast};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
+use packtrain_proto::session::measure::Point;
 pub use packtrain_proto::session::measure::{Sensor, Series as HopSeries};
 use packtrain_proto::session::{Host, Place};
 use packtrain_transfer::FailureKind;
@@ -83,20 +86,43 @@ pub fn from_history(keep: &Keep, asked: &Asked) -> Result<Vec<Measurement>, Hist
 /// The depot cannot be asked, or refuses.
 pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, NodeError> {
     let place = to.parse::<Place>().ok();
-    let host = match &place {
-        Some(place) => place.host.clone(),
-        None => Host::parse(to)
-            .map_err(|error| NodeError::new(FailureKind::Usage, format!("{to} is {error}")))?,
-    };
+    let host = host_of(to)?;
     let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
-    let route = Route::over(std::slice::from_ref(depot), &[])?;
-    let route = route.ok_or_else(|| away("no route".to_owned()))?;
+    let route = route_to(depot)?;
     let mut found = runtime::handle().block_on(ways::ask(depot, &route, &host)).map_err(away)?;
     found.retain(|series| {
         let depot = place.as_ref().is_none_or(|place| series.to == *place);
         series.to.host == host && depot
     });
     Ok(found)
+}
+
+/// Each measurement that a depot has of its hops to the host of `to`, the oldest first.
+///
+/// # Errors
+/// The depot cannot be asked, or refuses.
+pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, NodeError> {
+    let (host, route) = (host_of(to)?, route_to(depot)?);
+    let asked = runtime::handle().block_on(ways::ask_points(depot, &route, &host));
+    let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
+    let points = asked.map_err(away)?;
+    let measurement =
+        |point: Point| Measurement { at: point.at, rate: point.rate, rtt: point.min_rtt };
+    Ok(points.into_iter().map(measurement).collect())
+}
+
+/// The host of a host's or a depot's name.
+fn host_of(to: &str) -> Result<Host, NodeError> {
+    if let Ok(place) = to.parse::<Place>() {
+        return Ok(place.host);
+    }
+    Host::parse(to).map_err(|error| NodeError::new(FailureKind::Usage, format!("{to} is {error}")))
+}
+
+/// The route that ends at a depot.
+fn route_to(depot: &Place) -> Result<Arc<Route>, NodeError> {
+    let route = Route::over(std::slice::from_ref(depot), &[])?;
+    route.ok_or_else(|| NodeError::new(FailureKind::Temporary, format!("{depot}: no route")))
 }
 
 /// Pairs of machines that the history has transfers between, with how many, the newest first: what

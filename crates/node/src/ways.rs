@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use packtrain_io::tcp::{ConnectOptions, connect, tcp_info};
 use packtrain_plan::route::{Forecasted, Pilot, WayId};
-use packtrain_proto::session::measure::{Measure, REPORT_HEAD, Series, read_report, report_len};
+use packtrain_proto::session::measure::{
+    Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,
+};
 use packtrain_proto::session::{Answer, Host, Kind, Place};
 use packtrain_units::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -182,14 +184,38 @@ pub(crate) async fn ask(
     asked.unwrap_or_else(|_| Err("no answer".to_owned()))
 }
 
-/// Asks the depot at the other end of `socket` for its report.
-async fn report(
-    mut socket: TcpStream,
+/// Connects to a depot and asks what it measured towards a host.
+pub(crate) async fn ask_points(
+    depot: &Place,
     route: &Route,
     towards: &Host,
-) -> Result<Vec<Series>, String> {
+) -> Result<Vec<Point>, String> {
+    let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+    let asked = async {
+        let socket = connect(&depot.host.to_string(), depot.port, &options).await;
+        let socket = socket.map_err(|e| e.to_string())?;
+        let bytes = answer_to(socket, route, Measure::Points, towards).await?;
+        read_points(&bytes).map_err(|e| e.to_string())
+    };
+    let asked = tokio::time::timeout(PATIENCE.to_std(), asked).await;
+    asked.unwrap_or_else(|_| Err("no answer".to_owned()))
+}
+
+/// Asks the depot at the other end of `socket` for its report.
+async fn report(socket: TcpStream, route: &Route, towards: &Host) -> Result<Vec<Series>, String> {
+    let bytes = answer_to(socket, route, Measure::Ask, towards).await?;
+    read_report(&bytes).map_err(|e| e.to_string())
+}
+
+/// What the depot at the other end of `socket` answers to a question.
+async fn answer_to(
+    mut socket: TcpStream,
+    route: &Route,
+    what: Measure,
+    towards: &Host,
+) -> Result<Vec<u8>, String> {
     let place = Place { host: towards.clone(), port: ANY_PORT };
-    let header = route.header_of(Kind::Measure(Measure::Ask), place).map_err(|e| e.to_string())?;
+    let header = route.header_of(Kind::Measure(what), place).map_err(|e| e.to_string())?;
     let broken = |error: std::io::Error| error.to_string();
     socket.write_all(&header).await.map_err(broken)?;
     match read_answer(&socket).await? {
@@ -205,7 +231,7 @@ async fn report(
     if bytes.len() != len {
         return Err("the report ends early".to_owned());
     }
-    read_report(&bytes).map_err(|e| e.to_string())
+    Ok(bytes)
 }
 
 /// A series, for people.

@@ -21,8 +21,9 @@ pub(crate) struct ForecastArgs {
     #[arg(value_name = "TO")]
     pub(crate) to: String,
     /// FROM is a depot, HOST:PORT, that is asked what it measured of its hop to TO (HOST, or HOST:PORT
-    /// of another depot).
-    #[arg(long, conflicts_with_all = ["perfsonar", "transport", "since", "export", "explain"])]
+    /// of another depot). With --export, --explain, --since or --perfsonar its measurements take the
+    /// place of the history's.
+    #[arg(long, conflicts_with = "transport")]
     pub(crate) depot: bool,
     /// Throughputs from perfSONAR besides: an esmond series or pScheduler results; - for standard
     /// input.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use packtrain_io::clock;
-use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_node::api::{FailureKind, NodeError, Place};
 use packtrain_node::forecast::{
-    Asked, Measurement, from_history, known_paths, of_depot, outlook, perfsonar,
+    Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
 };
 use packtrain_node::history::{HistoryError, Keep};
 
@@ -21,7 +21,8 @@ const NAMED: usize = 5;
 
 /// `packtrain forecast`.
 pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
-    if args.depot {
+    let each = args.export || args.explain || args.since.is_some() || !args.perfsonar.is_empty();
+    if args.depot && !each {
         return ask(args);
     }
     let keep = args.keep.keep()?;
@@ -35,12 +36,20 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
         }),
         least: args.at_least,
     };
-    let mut measurements = from_history(&keep, &asked).map_err(|error| unreadable(&error))?;
+    let mut measurements = if args.depot {
+        let mut found = measured_by_depot(&depot(args)?, &args.to)?;
+        found.retain(|one| asked.since.is_none_or(|since| one.at >= since));
+        found
+    } else {
+        from_history(&keep, &asked).map_err(|error| unreadable(&error))?
+    };
     for path in &args.perfsonar {
         measurements.extend(archive(path, &asked)?);
     }
     measurements.sort_by_key(|one| one.at);
-    let Some(outlook) = outlook(&measurements) else { return Err(nothing(&keep, args)?) };
+    let Some(outlook) = outlook(&measurements) else {
+        return Err(if args.depot { unmeasured(args) } else { nothing(&keep, args)? });
+    };
     if args.export {
         out::json_line(&perfsonar::write(&measurements));
     } else if args.json {
@@ -53,11 +62,7 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
 
 /// What a depot says of one of its hops.
 fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
-    let depot = args
-        .from
-        .parse()
-        .map_err(|error| Exit::usage(format!("--depot: {} is {error}", out::clean(&args.from))))?;
-    let found = of_depot(&depot, &args.to)?;
+    let found = of_depot(&depot(args)?, &args.to)?;
     for series in &found {
         if args.json {
             out::json_line(&out::forecast::Hop::new(&args.from, series));
@@ -65,12 +70,19 @@ fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
             out::line(&out::forecast::hop(&args.from, series));
         }
     }
-    if found.is_empty() {
-        let (from, to) = (out::clean(&args.from), out::clean(&args.to));
-        let text = format!("{from} has measured nothing towards {to} yet");
-        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
-    }
-    Ok(Code::DONE)
+    if found.is_empty() { Err(unmeasured(args)) } else { Ok(Code::DONE) }
+}
+
+/// The depot that is asked.
+fn depot(args: &ForecastArgs) -> Result<Place, Exit> {
+    let no = |error| Exit::usage(format!("--depot: {} is {error}", out::clean(&args.from)));
+    args.from.parse().map_err(no)
+}
+
+fn unmeasured(args: &ForecastArgs) -> Exit {
+    let (from, to) = (out::clean(&args.from), out::clean(&args.to));
+    let text = format!("{from} has measured nothing towards {to} yet");
+    NodeError::new(FailureKind::SourceMissing, text).into()
 }
 
 fn unreadable(error: &HistoryError) -> Exit {

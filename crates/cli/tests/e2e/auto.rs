@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::depots::{depot, passed_on};
 use crate::emulate::allowed;
-use crate::rig::{Ended, Rig, free_port};
+use crate::rig::{Ended, Rig, free_port, send};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
@@ -165,4 +165,65 @@ fn depots_of_a_clique_measure_each_other() {
     assert!(line["throughput_mbps"].as_f64() > Some(1.0), "{text}");
     let stranger = ask(&one, "192.0.2.77");
     assert_eq!(stranger.code, 3, "{}", stranger.stderr);
+}
+
+/// What a depot measured goes out as a perfSONAR series and comes back the same.
+#[test]
+fn what_a_depot_measured_goes_out_and_comes_back() {
+    let rig = Rig::local();
+    let keys = rig.path("depot-keys");
+    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
+    fs::write(&keys, shown.stdout).expect("a file");
+    let port = free_port();
+    // What an earlier run of the depot kept.
+    let sample = |n: u64, mbps: u64| {
+        serde_json::json!({
+            "at": (1_795_000_000 + n * 3600) * 1_000_000_000, "rate": mbps * 1_000_000, "streams": 2,
+            "lost_ppm": 3, "min_rtt": 20_000_000, "probed": n == 4,
+        })
+    };
+    let rates = [900, 940, 910, 300, 920];
+    let samples: Vec<_> = (0..).zip(rates).map(|(n, rate)| sample(n, rate)).collect();
+    let kept = serde_json::json!([
+        {"to": "far.example:1", "samples": samples},
+        {"to": "other.example:1", "samples": [sample(0, 5)]},
+    ]);
+    let state = rig.path("state/packtrain");
+    fs::create_dir_all(&state).expect("a folder");
+    fs::write(state.join(format!("depot-{port}.json")), kept.to_string()).expect("a file");
+    let place = format!("127.0.0.1:{port}");
+    let mut depot = rig.packtrain();
+    depot.args(["depot", "--listen", &place, "--allow", "127.0.0.1", "--authorized-keys"]);
+    let mut depot = rig.start(depot.arg(&keys));
+    for _ in 0..400 {
+        assert!(!depot.ended(), "the depot ended: {}", depot.stderr());
+        if std::net::TcpStream::connect(&place).is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    let forecast = |words: &[&str]| {
+        let ended = rig.ok(rig.packtrain().arg("forecast").args(words));
+        serde_json::from_slice::<serde_json::Value>(&ended.stdout).expect("JSON")
+    };
+    let out = forecast(&["--depot", &place, "far.example", "--export"]);
+    let points = (0..).zip(rates).map(|(n, rate): (u64, u64)| {
+        serde_json::json!({"ts": 1_795_000_000 + n * 3600, "val": rate * 1_000_000})
+    });
+    assert_eq!(out, points.collect::<serde_json::Value>());
+    fs::write(rig.path("series.json"), out.to_string()).expect("a file");
+    let series = rig.path("series.json");
+    let series = series.to_str().expect("a name");
+    let back = forecast(&["a", "b", "--perfsonar", series, "--export", "--history", "none"]);
+    assert_eq!(back, out);
+    // Both as measurements of one path: the same ones twice.
+    let own = ["--depot", &place, "far.example", "--json"];
+    let since = forecast(&[&own[..], &["--since", "2026-11-18"]].concat());
+    assert_eq!((&since["event"], &since["from"]), (&"forecast".into(), &place.as_str().into()));
+    let all = forecast(&[&own[..], &["--perfsonar", series]].concat());
+    assert_eq!(all["measurements"], 10, "{all}");
+    let nothing =
+        rig.run(rig.packtrain().args(["forecast", "--depot", &place, "x.example", "--export"]));
+    assert_eq!(nothing.code, 3, "{}", nothing.stderr);
+    send("TERM", depot.pid());
 }

@@ -7,7 +7,7 @@ mod series;
 mod turns;
 
 use packtrain_io::clock;
-use packtrain_proto::session::measure::{Measure, write_report};
+use packtrain_proto::session::measure::{Measure, write_points, write_report};
 use packtrain_proto::session::{Answer, Header, Reason};
 use packtrain_units::Duration;
 use tokio::io::AsyncWriteExt;
@@ -35,12 +35,16 @@ pub(super) async fn answer(
         return Err(refusal(position, Reason::Malformed, text).into());
     }
     match what {
-        Measure::Ask => {
-            let report =
-                depot.sensors.report(clock::wall(), &header.session.destination.place.host);
+        Measure::Ask | Measure::Points => {
+            let towards = &header.session.destination.place.host;
+            let report = if what == Measure::Ask {
+                write_report(&depot.sensors.report(clock::wall(), towards))
+            } else {
+                write_points(&depot.sensors.points(towards))
+            };
             let tell = async {
                 socket.write_all(&Answer::Accepted.write()).await?;
-                socket.write_all(&write_report(&report)).await?;
+                socket.write_all(&report).await?;
                 socket.shutdown().await
             };
             let told = tokio::time::timeout(HEAR.to_std(), tell).await;

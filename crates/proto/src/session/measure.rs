@@ -9,6 +9,8 @@
 //! 3 claim   epoch (8), author (8): whoever says this makes a new token if nobody objects
 //! 4 probe   bytes (8): so many follow behind the header, to be thrown away; when all came, the
 //!           depot says their number (8) behind `accepted`
+//! 5 points  nothing: what has the depot measured towards the host of the destination of this
+//!           header? Behind `accepted` come measurements ([`Point`])
 //! ```
 //!
 //! To 2 and 3 a reply comes behind `accepted`: 1 taken or 0 stale (1 byte), and the highest epoch
@@ -31,9 +33,13 @@
 //! 59..      where to: a place as in headers (port 1 stands for any)
 //! ```
 
+mod points;
+
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::address::Place;
+
+pub use points::{Point, read_points, write_points};
 
 /// The bytes before a report's series.
 pub const REPORT_HEAD: usize = 4;
@@ -66,6 +72,8 @@ pub enum Measure {
     Claim(Epoch),
     /// So many bytes follow.
     Probe(ByteCount),
+    /// What did the depot measure?
+    Points,
 }
 
 /// What is said of a token or a claim.
@@ -123,6 +131,7 @@ impl Measure {
             Self::Token(epoch, n) => (2, [Some(epoch.number), Some(epoch.author), Some(n)]),
             Self::Claim(epoch) => (3, [Some(epoch.number), Some(epoch.author), None]),
             Self::Probe(bytes) => (4, [Some(bytes.get()), None, None]),
+            Self::Points => (5, [None; 3]),
         };
         out.push(code);
         for number in numbers.into_iter().flatten() {
@@ -140,6 +149,7 @@ impl Measure {
             2 => (Self::Token(epoch()?, number(2)?), 3),
             3 => (Self::Claim(epoch()?), 2),
             4 => (Self::Probe(ByteCount(number(0)?)), 1),
+            5 => (Self::Points, 0),
             _ => return None,
         };
         (odd.is_empty() && numbers.len() == count).then_some(measure)
@@ -209,9 +219,31 @@ pub fn read_report(mut bytes: &[u8]) -> Result<Vec<Series>, BrokenReport> {
     Ok(series)
 }
 
+impl Sensor {
+    fn code(self) -> u8 {
+        match self {
+            Self::Relayed => 1,
+            Self::Probed => 2,
+        }
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Relayed),
+            2 => Some(Self::Probed),
+            _ => None,
+        }
+    }
+}
+
+/// A round trip on the wire; one that is not known is 0.
+fn micros(rtt: Option<Duration>) -> u32 {
+    rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u64::from(u32::MAX)) as u32)
+}
+
 impl Series {
     fn write(&self, out: &mut Vec<u8>) {
-        out.push(if self.sensor == Sensor::Relayed { 1 } else { 2 });
+        out.push(self.sensor.code());
         out.extend(self.age.as_millis().to_be_bytes());
         out.extend(self.samples.to_be_bytes());
         for rate in [self.rate, self.interval.0, self.interval.1] {
@@ -219,8 +251,7 @@ impl Series {
         }
         out.extend(self.error_ppm.to_be_bytes());
         out.extend(self.each.as_bps().to_be_bytes());
-        let rtt = self.min_rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u64::from(u32::MAX)));
-        out.extend((rtt as u32).to_be_bytes());
+        out.extend(micros(self.min_rtt).to_be_bytes());
         out.extend(self.lost_ppm.to_be_bytes());
         let mut place = Vec::new();
         self.to.write(&mut place);
@@ -240,11 +271,7 @@ impl Series {
         };
         let short = |at: usize| (long(at - 4) & u64::from(u32::MAX)) as u32;
         let rate = |at: usize| DataRate::from_bps(long(at));
-        let sensor = match head[0] {
-            1 => Sensor::Relayed,
-            2 => Sensor::Probed,
-            _ => return None,
-        };
+        let sensor = Sensor::of(head[0])?;
         let micros = short(49);
         let series = Self {
             to: Place::read(place)?,

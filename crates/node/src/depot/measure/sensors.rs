@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_io::tcp::{TcpInfo, tcp_info};
-use packtrain_proto::session::measure::Series as Told;
+use packtrain_proto::session::measure::{Point, Series as Told};
 use packtrain_proto::session::{Host, Place};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,16 @@ impl Sensors {
             place.port != ANY || place.host == *to
         });
         wanted.filter_map(|(place, series)| series.told(now, place.clone())).collect()
+    }
+
+    /// What was measured towards a host, the oldest first.
+    pub(in crate::depot) fn points(&self, to: &Host) -> Vec<Point> {
+        let inner = self.lock();
+        let own = inner.series.iter().filter(|(place, _)| place.host == *to);
+        let mut points: Vec<Point> =
+            own.flat_map(|(_, series)| series.samples()).map(Sample::told).collect();
+        points.sort_by_key(|point| point.at);
+        points
     }
 
     /// Writes what is new.
@@ -332,6 +342,10 @@ mod tests {
         assert!(peer.each < peer.rate);
         assert!(again.lock().series.len() <= MOST);
         assert_eq!(again.report(now, &Host::parse("x.example").unwrap()).len(), 1);
+        let points = again.points(&Host::parse("d2.example").unwrap());
+        assert_eq!(points.len(), KEPT);
+        assert_eq!(points[0].at, Duration::from_secs(300 - KEPT as u64));
+        assert_eq!(points[KEPT - 1].rate, DataRate::from_mbps(90 + 299 % 20));
         std::fs::write(&path, "no JSON").expect("a file");
         assert!(Sensors::load(Some(path)).lock().series.is_empty());
     }

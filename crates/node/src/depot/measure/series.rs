@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use packtrain_plan::forecast::Battery;
 use packtrain_proto::session::Place;
-use packtrain_proto::session::measure::{Sensor, Series as Told};
+use packtrain_proto::session::measure::{Point, Sensor, Series as Told};
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,24 @@ pub(in crate::depot) struct Sample {
     pub(in crate::depot) lost_ppm: u32,
     pub(in crate::depot) min_rtt: Option<Duration>,
     pub(in crate::depot) probed: bool,
+}
+
+impl Sample {
+    fn sensor(&self) -> Sensor {
+        if self.probed { Sensor::Probed } else { Sensor::Relayed }
+    }
+
+    /// As it is told to who asks for it.
+    pub(super) fn told(&self) -> Point {
+        Point {
+            sensor: self.sensor(),
+            at: self.at,
+            rate: self.rate,
+            streams: self.streams,
+            min_rtt: self.min_rtt,
+            lost_ppm: self.lost_ppm,
+        }
+    }
 }
 
 /// The series of one hop.
@@ -80,7 +98,7 @@ impl Series {
         let lost = self.samples.iter().map(|sample| u64::from(sample.lost_ppm)).sum::<u64>();
         Some(Told {
             to,
-            sensor: if newest.probed { Sensor::Probed } else { Sensor::Relayed },
+            sensor: newest.sensor(),
             age: now.saturating_sub(newest.at),
             samples: self.count,
             rate: rate(all.value),

@@ -105,7 +105,7 @@ impl Turns {
         let reply = match what {
             Measure::Token(epoch, serial) => clique.on_token(now, ours(epoch), serial),
             Measure::Claim(epoch) => clique.on_claim(now, ours(epoch)),
-            Measure::Ask | Measure::Probe(_) => return None,
+            Measure::Ask | Measure::Points | Measure::Probe(_) => return None,
         };
         drop(clique);
         self.word.notify_one();
