@@ -64,6 +64,25 @@ async fn known_keys_meet_and_share_a_secret() {
 }
 
 #[tokio::test]
+async fn a_way_is_told_only_by_those_who_take_one() {
+    let (client, server) = (key(1), key(2));
+    let theirs = tls::client_config(&client, only(server.public())).unwrap();
+    let ours = tls::server_config(&server, only(client.public())).unwrap();
+    for (config, told) in [(tls::telling(&theirs), Some(7)), (theirs, None)] {
+        let (c, s) = pair().await;
+        let connect = TlsConnector::from(config).connect(tls::way_name(7), c);
+        let accept = TlsAcceptor::from(Arc::clone(&ours)).accept(s);
+        let (near, far) = tokio::join!(connect, accept);
+        near.unwrap();
+        assert_eq!(far.unwrap().get_ref().1.server_name().and_then(tls::way_of), told);
+    }
+    for odd in ["packtrain.invalid", "way-256.packtrain.invalid", "way-.packtrain.invalid", "way-1"]
+    {
+        assert_eq!(tls::way_of(odd), None, "{odd}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_with_another_key_is_refused() {
     let (a, b, c) = (key(1), key(2), key(3));
     let client = tls::pinned_client_config(&a, c.public()).unwrap();

@@ -27,7 +27,7 @@ use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
 use crate::stores;
 use crate::transports::{Hints, Moved, SinkTransports, SourceTransports};
-use crate::ways::Ways;
+use crate::ways::{Task, Ways};
 use far::Far;
 use watch::Watch;
 
@@ -294,15 +294,23 @@ fn via(request: &CpRequest, far: &Far, route: Option<Arc<Route>>) -> Option<Via>
 
 /// The ways there are to choose from.
 fn ways(request: &CpRequest, far: &Far) -> Result<Option<Arc<Ways>>, NodeError> {
-    let (Some(host), Some(to)) = (seen_from_depots(request, far), request.dest.host()) else {
-        return Ok(None);
-    };
+    let Some(host) = seen_from_depots(request, far) else { return Ok(None) };
     let tcp = matches!(request.transport, TransportChoice::Auto | TransportChoice::Tcp);
     if request.depots.is_empty() || !tcp || request.options.verify || request.options.dry_run {
         return Ok(None);
     }
     let alike = Alike { streams: request.streams, congestion: request.tcp_cc.clone() };
-    Ways::over(&request.depots, host, (&request.history, to), alike).map(Some)
+    let here = history::this_machine();
+    let name = |place: Option<&Location>| {
+        place.and_then(Location::host).map_or_else(|| here.clone(), str::to_owned)
+    };
+    let task = Task {
+        host,
+        fetch: request.dest.host().is_none(),
+        ends: [name(request.sources.first()), name(Some(&request.dest))],
+        alike,
+    };
+    Ways::over(&request.depots, task, &request.history).map(Some)
 }
 
 /// The other end, as depots are to find it.
@@ -531,10 +539,6 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         Some(spool) => spool.destination(),
         None => destination(request)?,
     };
-    if !request.depots.is_empty() && !request.options.verify {
-        let text = "--via auto chooses for what is sent from here: this is fetched directly";
-        watch.say(Notice::new(NoticeLevel::Info, text));
-    }
     let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
@@ -543,6 +547,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     handshake::call(far.control(), open, &stop)?;
     let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     plan.via = via(request, &far, route);
+    plan.ways = ways(request, &far)?;
     let (control, rest) = far.split();
     let transports = SinkTransports::new(plan, control.tx.clone());
     let options = request.options.clone();

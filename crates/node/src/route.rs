@@ -6,7 +6,7 @@ mod watch;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use packtrain_io::tcp::tls::any_name;
+use packtrain_io::tcp::tls::{ServerName, any_name};
 use packtrain_io::tcp::{ConnectOptions, Identity, connect, tune};
 use packtrain_io::udp::PortRange;
 use packtrain_io::{clock, entropy};
@@ -295,7 +295,7 @@ impl Route {
         tls: &TlsConnector,
         options: &ConnectOptions,
     ) -> Result<TlsStream<Carrier>, DialError> {
-        let dialled = self.dial_once(destination, tls, options).await;
+        let dialled = self.dial_once(destination, (tls, any_name()), options).await;
         match &dialled {
             Ok(stream) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -309,11 +309,11 @@ impl Route {
         dialled
     }
 
-    /// The same, and nothing is said or remembered of it.
+    /// The same, and nothing is said or remembered of it. The other end is called by this name.
     pub(crate) async fn dial_once(
         &self,
         destination: Place,
-        tls: &TlsConnector,
+        (tls, name): (&TlsConnector, ServerName<'static>),
         options: &ConnectOptions,
     ) -> Result<TlsStream<Carrier>, DialError> {
         let first = &self.depots[0];
@@ -335,7 +335,7 @@ impl Route {
             (Carrier::Tcp(socket), header)
         };
         let socket = socket.watched(&self.pulse);
-        let shaking = tls.connect_with(any_name(), socket, |client| {
+        let shaking = tls.connect_with(name, socket, |client| {
             // Writing to memory does not fail.
             let _ = client.write_tls(&mut words);
         });

@@ -244,6 +244,7 @@ impl<'a> Runner<'a> {
                 },
                 default(wait) => {}
             }
+            self.setup.transports.tell_ways();
             for notice in self.setup.transports.said() {
                 self.setup.observer.notice(&notice);
             }

@@ -236,7 +236,10 @@ impl Runner<'_> {
                         self.setup.observer.part(part);
                     }
                 }
+                Some(Word::Ways(bytes)) => self.setup.transports.on_ways(&bytes),
+                Some(Word::NoWay(way, why)) => self.setup.transports.on_no_way(way, why),
                 Some(Word::Moved(_) | Word::OfferBy(..) | Word::Streams(_) | Word::Tcp(_))
+                | Some(Word::Dial(..))
                 | None => {}
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),

@@ -1,7 +1,10 @@
 //! `--via auto`: the ways that a transfer may take, and what is known of them before it tries them.
 //!
 //! The depots and the history are asked while the transfer begins directly; nothing waits for
-//! them.
+//! them. The end that called knows the depots and makes the connections over them; the end that
+//! sends chooses. Where these are two, the one tells the other what it knows ([`far`]).
+
+mod far;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +15,7 @@ use packtrain_proto::session::measure::{
     Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,
 };
 use packtrain_proto::session::{Answer, Host, Kind, Place};
-use packtrain_units::Duration;
+use packtrain_units::{DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -37,9 +40,32 @@ const REST: f64 = 0.1;
 
 /// The ways of one transfer.
 pub(crate) struct Ways {
-    host: Host,
-    routes: Vec<Arc<Route>>,
+    /// What the ways over depots are called, in their order.
+    names: Vec<String>,
+    /// How they are reached; none where only the other end can.
+    reach: Option<Reach>,
     known: Mutex<Known>,
+}
+
+/// How the other end is reached over each of them.
+struct Reach {
+    /// The other end.
+    host: Host,
+    /// Bytes come from there.
+    fetch: bool,
+    routes: Vec<Arc<Route>>,
+}
+
+/// A transfer that has a choice.
+pub(crate) struct Task {
+    /// The other end, as depots find it.
+    pub(crate) host: Host,
+    /// Bytes come from there, and do not go there.
+    pub(crate) fetch: bool,
+    /// From where to where, as the history calls the two.
+    pub(crate) ends: [String; 2],
+    /// Earlier transfers that count.
+    pub(crate) alike: Alike,
 }
 
 /// What was found out.
@@ -49,37 +75,45 @@ struct Known {
     near: BTreeMap<WayId, Duration>,
     forecasts: BTreeMap<WayId, Forecasted>,
     /// What each way's depot says of the part behind it.
-    beyond: BTreeMap<WayId, Series>,
+    beyond: BTreeMap<WayId, Beyond>,
     told: Vec<String>,
+    /// Rises when more is known.
+    version: u32,
+}
+
+/// The part of a way behind its depot.
+#[derive(Clone, Debug, Default)]
+struct Beyond {
+    /// Its round trip, if that was measured.
+    rtt: Option<Duration>,
+    /// What it carries from the depot on, in all and for each stream.
+    cap: Option<(Forecasted, DataRate)>,
 }
 
 impl std::fmt::Debug for Ways {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ways({} to {})", self.names().join(" or "), self.host)
+        write!(f, "Ways({})", self.names.join(" or "))
     }
 }
 
 impl Ways {
-    /// Ways to `host` over one of these depots each; begins to ask what is known of them. `to` is
-    /// what the history calls the direct way.
-    pub(crate) fn over(
-        depots: &[Place],
-        host: Host,
-        (keep, to): (&Keep, &str),
-        alike: Alike,
-    ) -> Result<Arc<Self>, NodeError> {
+    /// Ways over one of these depots each; begins to ask what is known of them.
+    pub(crate) fn over(depots: &[Place], task: Task, keep: &Keep) -> Result<Arc<Self>, NodeError> {
+        let Task { host, fetch, ends, alike } = task;
         let mut routes = Vec::new();
         for depot in depots.iter().take(MOST_DEPOTS) {
             routes.extend(Route::over(std::slice::from_ref(depot), &[])?);
         }
-        let ways = Arc::new(Self { host, routes, known: Mutex::default() });
+        let names = routes.iter().map(|route| format!("via {route}")).collect();
+        let reach = Some(Reach { host, fetch, routes });
+        let ways = Arc::new(Self { names, reach, known: Mutex::default() });
         for (n, depot) in depots.iter().take(MOST_DEPOTS).enumerate() {
             let (ways, depot) = (Arc::clone(&ways), depot.clone());
             let way = WayId::numbered(n as u8 + 1);
             runtime::handle().spawn(async move { ways.ask(way, &depot).await });
         }
-        let (keep, to, asked) = (keep.clone(), to.to_owned(), Arc::clone(&ways));
-        runtime::handle().spawn_blocking(move || asked.remember(&keep, &to, &alike));
+        let (keep, asked) = (keep.clone(), Arc::clone(&ways));
+        runtime::handle().spawn_blocking(move || asked.remember(&keep, &ends, &alike));
         Ok(ways)
     }
 
@@ -87,19 +121,16 @@ impl Ways {
         self.known.lock().expect("no holder panics")
     }
 
-    /// The other end.
-    pub(crate) fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// The route of a way over depots.
-    pub(crate) fn route(&self, way: WayId) -> Option<&Route> {
-        self.routes.get(way.index().checked_sub(1)?).map(Arc::as_ref)
+    /// The other end, and the route to it of a way over depots, if that begins here.
+    pub(crate) fn route(&self, way: WayId) -> Option<(&Host, &Route)> {
+        let reach = self.reach.as_ref()?;
+        let route = reach.routes.get(way.index().checked_sub(1)?)?;
+        Some((&reach.host, route))
     }
 
     /// What the ways over depots are called, in their order.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.routes.iter().map(|route| format!("via {route}")).collect()
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// What was found out of them, in sentences.
@@ -112,13 +143,12 @@ impl Ways {
         let known = self.known();
         for (way, near) in &known.near {
             let Some(rtt) = rtt else { continue };
-            let measured = known.beyond.get(way).and_then(|series| series.min_rtt);
+            let measured = known.beyond.get(way).and_then(|beyond| beyond.rtt);
             let beyond = measured.unwrap_or_else(|| (rtt - *near).max(rtt.mul_f64(REST)));
             pilot.set_hops(*way, vec![*near, beyond]);
         }
-        for (way, series) in known.beyond.iter().filter(|(_, series)| series.age <= FRESH) {
-            let error = f64::from(series.error_ppm) / 1e6;
-            pilot.set_cap(*way, Forecasted { rate: series.rate, error }, series.each);
+        for (way, (all, each)) in known.beyond.iter().filter_map(|(way, b)| Some((way, b.cap?))) {
+            pilot.set_cap(*way, all, each);
         }
         for (way, forecast) in &known.forecasts {
             pilot.set_forecast(*way, *forecast);
@@ -136,26 +166,29 @@ impl Ways {
             let mut known = self.known();
             known.told.push(format!("via {depot}: {} away", round(info.srtt)));
             known.near.insert(way, info.srtt);
+            known.version += 1;
         }
-        let Some(route) = self.route(way) else { return };
-        let asked = tokio::time::timeout(ASK.to_std(), report(socket, route, &self.host)).await;
+        let Some((host, route)) = self.route(way) else { return };
+        let asked = tokio::time::timeout(ASK.to_std(), report(socket, route, host)).await;
         match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(series) => {
-                let ours = |one: &Series| one.to.host == self.host;
+                let ours = |one: &Series| one.to.host == *host;
                 let Some(one) = series.into_iter().find(ours) else { return };
+                // What it sent there says nothing of what comes from there.
+                let fetch = self.reach.as_ref().is_some_and(|reach| reach.fetch);
                 let mut known = self.known();
                 known.told.push(format!("via {depot}: it says {}", told(&one)));
-                known.beyond.insert(way, one);
+                known.beyond.insert(way, Beyond::of(&one, fetch));
+                known.version += 1;
             }
             Err(text) => self.known().told.push(format!("via {depot}: {text}")),
         }
     }
 
     /// What earlier transfers measured.
-    fn remember(&self, keep: &Keep, to: &str, alike: &Alike) {
-        let names = self.names();
-        for (name, forecast) in history::ways(keep, to, alike) {
-            let number = names.iter().position(|known| *known == name).map(|n| n + 1);
+    fn remember(&self, keep: &Keep, [from, to]: &[String; 2], alike: &Alike) {
+        for (name, forecast) in history::ways(keep, [from, to], alike) {
+            let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };
             let Some(way) = number.and_then(|n| u8::try_from(n).ok()).map(WayId::numbered) else {
                 continue;
@@ -165,7 +198,17 @@ impl Ways {
             let rate = forecast.rate;
             known.told.push(format!("{name}: {rate} ({low} to {high}) by earlier transfers"));
             known.forecasts.insert(way, forecast);
+            known.version += 1;
         }
+    }
+}
+
+impl Beyond {
+    fn of(series: &Series, fetch: bool) -> Self {
+        let error = f64::from(series.error_ppm) / 1e6;
+        let all = Forecasted { rate: series.rate, error };
+        let counts = !fetch && series.age <= FRESH;
+        Self { rtt: series.min_rtt, cap: counts.then_some((all, series.each)) }
     }
 }
 

@@ -24,7 +24,7 @@ fn a_short_transfer_is_direct_and_a_depot_that_is_not_there_is_no_matter() {
     tree::file(&rig.path("src/big"), 8 * MIB + 17, 1);
     let (_server, port) = serve(&rig, &[]);
     let (there, place) = depot(&rig, &[]);
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let [nobody, nobody_either] = [0; 2].map(|_| format!("127.0.0.1:{}", free_port()));
     let mut cp = rig.cp();
     cp.args(["--ticket", &ticket(&rig), "--json", "--via", "auto", "--transport", "tcp"]);
     cp.args(["--depots", &format!("{nobody},{place}")]);
@@ -36,12 +36,16 @@ fn a_short_transfer_is_direct_and_a_depot_that_is_not_there_is_no_matter() {
     assert_eq!(ways.as_array().map(Vec::len), Some(3), "{ways}");
     assert!(ways[0]["bytes"].as_u64() >= Some(8 * MIB), "{ways}");
     assert!(passed_on(there).0 < MIB, "it went by the depot");
-    // What is fetched comes directly, and that is said.
+    // The other way round the server chooses, and the depots are asked from here.
     let mut get = rig.cp();
-    get.args(["--ticket", &ticket(&rig), "--via", "auto", "--depots", &place]);
+    get.args(["--ticket", &ticket(&rig), "--json", "--via", "auto", "--transport", "tcp"]);
+    get.args(["--depots", &format!("{nobody},{nobody_either}")]);
     let back = rig.ok(get.arg(format!("pt://127.0.0.1:{port}/dst/")).arg(rig.path("back")));
-    assert!(back.stderr.contains("fetched directly"), "{}", back.stderr);
     assert_same(&rig.path("src"), &rig.path("back"));
+    let streams = &last(&back)["streams"];
+    assert_eq!(streams["ways"][2]["way"], format!("via {nobody_either}"), "{streams}");
+    assert!(streams["ways"][0]["bytes"].as_u64() >= Some(8 * MIB), "{streams}");
+    assert!(streams["way_reasons"].to_string().contains("refused"), "{streams}");
 }
 
 fn tree_of(rig: &Rig) -> std::ffi::OsString {
@@ -63,73 +67,195 @@ rate = "100mbit"
 rtt = "10ms"
 "#;
 
-/// A transfer that history sends over a depot at once, which then meets `signal`.
-fn the_depot_meets(signal: &str) {
-    let rig = Rig::local();
-    if !allowed(&rig) {
-        return;
+/// How the far end is reached: a stand-in for ssh, which starts it on its host.
+const SSH: &str = r#"#!/bin/sh
+if [ "$1" = -G ]; then echo hostname $PACKTRAIN_HOST_FAR; exit; fi
+shift
+exec nsenter -t $(cat DIR/far) -n -- sh -c "XDG_STATE_HOME=DIR/fs $*"
+"#;
+
+/// Where the bytes go, and how the far end is reached.
+#[derive(Clone, Copy, Default)]
+struct Copied {
+    fetch: bool,
+    ssh: bool,
+}
+
+impl Copied {
+    /// What `cp` is told of the far end, and the two places.
+    fn words(self, dir: &str, program: &str) -> String {
+        let (place, reach) = if self.ssh {
+            let reach = format!("-e 'sh {dir}/ssh' --remote-path {program}");
+            (format!("far:{dir}/served/big"), reach)
+        } else {
+            let place = "pt://$PACKTRAIN_HOST_FAR:7876/big";
+            (place.to_owned(), "--accept-new-host".to_owned())
+        };
+        let near = format!("{dir}/big");
+        let [from, to] = if self.fetch { [place, near] } else { [near, place] };
+        format!("{reach} {from} {to}")
     }
-    let program = env!("CARGO_BIN_EXE_packtrain");
-    let dir = rig.path("");
-    let dir = dir.display();
-    fs::create_dir(rig.path("served")).expect("a folder");
-    fs::write(rig.path("topology.toml"), TOPOLOGY).expect("a file");
-    tree::file(&rig.path("big"), 40 * MIB + 3, 1);
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(rig.path("keys"), shown.stdout).expect("a file");
-    let far = format!(
-        "XDG_CONFIG_HOME={dir}/fc XDG_STATE_HOME={dir}/fs exec {program} serve --root {dir}/served \
-         --listen 0.0.0.0:7876 --authorized-keys {dir}/keys"
-    );
-    let mid = format!(
-        "echo $$ > {dir}/pid; XDG_CONFIG_HOME={dir}/mc XDG_STATE_HOME={dir}/ms exec {program} depot \
-         --listen 0.0.0.0:7879 --allow 10.77.0.0/24 --authorized-keys {dir}/keys"
-    );
-    // Rows as twelve earlier transfers have left them.
-    let near = format!(
-        r#"
-        rows={dir}/ns/packtrain/transfers
-        mkdir -p $rows
-        depot=$PACKTRAIN_HOST_MID:7879
-        for n in 1 2 3 4 5 6 7 8 9 a b c; do
-            printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"source","from_host":"%s","to_host":"%s","transport":"tcp","streams":4,"tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
-                $n $n $(date +%s)000000000 $(uname -n) $PACKTRAIN_HOST_FAR $depot > $rows/$n.json
-        done
-        sleep 1
-        XDG_STATE_HOME={dir}/ns {program} cp --json --transport tcp --accept-new-host --streams 4 \
-            --via auto --depots $depot {dir}/big pt://$PACKTRAIN_HOST_FAR:7876/big > {dir}/out &
-        sleep 2
-        kill -{signal} $(cat {dir}/pid)
-        wait $!
-        code=$?
-        kill -CONT $(cat {dir}/pid)
-        exit $code
-        "#
-    );
-    let mut run = rig.packtrain();
-    run.args(["emulate", "--best-effort", "--topology"]).arg(rig.path("topology.toml"));
-    run.args(["--on", "near", "--start", &format!("far={far}")]);
-    run.args(["--start", &format!("mid={mid}"), "--", "sh", "-c", &near]);
-    let ended = rig.ok(&mut run);
-    let same = fs::read(rig.path("served/big")).ok() == fs::read(rig.path("big")).ok();
-    assert!(same, "{}", ended.stderr);
-    let out = fs::read(rig.path("out")).expect("what cp told");
-    let done = last(&Ended { stdout: out, ..ended });
-    let streams = &done["streams"];
+
+    /// Rows as twelve earlier transfers over each of `$depots` have left them: nine times faster.
+    fn rows(self, dir: &str) -> String {
+        let there = if self.ssh { "far" } else { "$PACKTRAIN_HOST_FAR" };
+        let (role, ends) = if self.fetch {
+            ("sink", format!("{there} $(uname -n)"))
+        } else {
+            ("source", format!("$(uname -n) {there}"))
+        };
+        format!(
+            r#"
+            rows={dir}/ns/packtrain/transfers
+            mkdir -p $rows
+            for depot in $depots; do for n in 1 2 3 4 5 6 7 8 9 a b c; do
+                n=$n-$depot
+                printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"{role}","from_host":"%s","to_host":"%s","transport":"tcp","streams":4,"tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
+                    $n $n $(date +%s)000000000 {ends} $depot > $rows/$n.json
+            done; done
+            "#
+        )
+    }
+
+    /// Runs a copy between hosts of `topology` to its end, four streams, choosing of `$depots`,
+    /// which `script` sets. `starts` are run on hosts before it, `after` once it runs. What it told
+    /// at the end; none if there are no namespaces here.
+    fn run(
+        self,
+        topology: &str,
+        script: &str,
+        after: &str,
+        starts: &[(&str, String)],
+    ) -> Option<(Rig, serde_json::Value)> {
+        let rig = Rig::local();
+        if !allowed(&rig) {
+            return None;
+        }
+        let program = env!("CARGO_BIN_EXE_packtrain");
+        let dir = rig.path("").display().to_string();
+        fs::create_dir(rig.path("served")).expect("a folder");
+        fs::write(rig.path("topology.toml"), topology).expect("a file");
+        fs::write(rig.path("ssh"), SSH.replace("DIR", &dir)).expect("a file");
+        let [from, to] = if self.fetch { ["served/big", "big"] } else { ["big", "served/big"] };
+        tree::file(&rig.path(from), 40 * MIB + 3, 1);
+        let shown = rig.ok(rig.packtrain().args(["key", "show"]));
+        fs::write(rig.path("keys"), shown.stdout).expect("a file");
+        let far = format!(
+            "echo $$ > {dir}/far; XDG_CONFIG_HOME={dir}/fc XDG_STATE_HOME={dir}/fs exec {program} \
+             serve --root {dir}/served --listen 0.0.0.0:7876 --authorized-keys {dir}/keys"
+        );
+        let (rows, words) = (self.rows(&dir), self.words(&dir, program));
+        let near = format!(
+            r#"
+            {script}
+            {rows}
+            sleep 1.5
+            XDG_STATE_HOME={dir}/ns {program} cp --json --transport tcp --streams 4 --via auto \
+                --depots $(echo $depots | tr ' ' ,) {words} > {dir}/out &
+            copy=$!
+            {after}
+            wait $copy
+            "#
+        )
+        .replace("DIR", &dir);
+        let mut run = rig.packtrain();
+        run.args(["emulate", "--best-effort", "--topology"]).arg(rig.path("topology.toml"));
+        run.args(["--on", "near", "--start", &format!("far={far}")]);
+        for (n, (host, depot)) in starts.iter().enumerate() {
+            let depot = format!(
+                "XDG_CONFIG_HOME={dir}/c{n} XDG_STATE_HOME={dir}/s{n}; export XDG_CONFIG_HOME \
+                 XDG_STATE_HOME; {}",
+                depot.replace("DIR", &dir).replace(
+                    "DEPOT",
+                    &format!("{program} depot --allow 10.77.0.0/24 --authorized-keys {dir}/keys")
+                )
+            );
+            run.args(["--start", &format!("{host}={depot}")]);
+        }
+        let ended = rig.ok(run.args(["--", "sh", "-c", &near]));
+        let same = fs::read(rig.path(to)).ok() == fs::read(rig.path(from)).ok();
+        assert!(same, "{}", ended.stderr);
+        let out = fs::read(rig.path("out")).expect("what cp told");
+        let streams = last(&Ended { stdout: out, ..ended })["streams"].clone();
+        Some((rig, streams))
+    }
+}
+
+/// A transfer from here, or to here, that history sends over a depot at once, which then meets
+/// `signal`.
+fn the_depot_meets(signal: &str, copied: Copied) {
+    let mid = "echo $$ > DIR/pid; exec DEPOT --listen 0.0.0.0:7879".to_owned();
+    let after = format!("sleep 2; kill -{signal} $(cat DIR/pid)");
+    let script = "depots=$PACKTRAIN_HOST_MID:7879";
+    let Some((_rig, streams)) = copied.run(TOPOLOGY, script, &after, &[("mid", mid)]) else {
+        return;
+    };
     let bytes = |n: usize| streams["ways"][n]["bytes"].as_u64();
     assert!(bytes(0) > Some(MIB) && bytes(1) > Some(MIB), "{streams}");
     let reasons = streams["way_reasons"].to_string();
     assert!(reasons.contains("taken") && reasons.contains("going on: direct"), "{reasons}");
 }
 
+/// Depots that history praises: one is busy, one has had enough of this user, one does not answer,
+/// one has become a hundred times slower than the direct way.
+#[test]
+fn depots_that_refuse_are_silent_or_creep_cost_next_to_nothing() {
+    const SLOW: &str =
+        "\n[[link]]\nfrom = \"mid\"\nto = \"slow\"\nrate = \"1mbit\"\nrtt = \"1ms\"\n";
+    let depot = |what: &str| what.to_owned();
+    let starts = [
+        ("mid", depot("exec DEPOT --listen 0.0.0.0:7881 --full-load 0.000001")),
+        ("mid", depot("exec DEPOT --listen 0.0.0.0:7882 --key-sessions 1")),
+        ("mid", depot("DEPOT --listen 0.0.0.0:7883 & sleep 1; kill -STOP $!; wait $!")),
+        ("slow", depot("exec DEPOT --listen 0.0.0.0:7884")),
+    ];
+    let script = "mid=$PACKTRAIN_HOST_MID
+        depots=\"$mid:7881 $mid:7882 $PACKTRAIN_HOST_SLOW:7884 $mid:7883\"";
+    let topology = format!("{TOPOLOGY}{SLOW}");
+    let Some((_rig, streams)) = Copied::default().run(&topology, script, "", &starts) else {
+        return;
+    };
+    let ways = &streams["ways"];
+    assert!(ways[0]["bytes"].as_u64() > Some(36 * MIB), "{streams}");
+    assert!(streams["moved_twice_bytes"].as_u64() < Some(6 * MIB), "{streams}");
+    let reasons = streams["way_reasons"].to_string();
+    for (port, what) in
+        [(7881, "refuses"), (7882, "refuses"), (7884, "direct again"), (7883, "taken")]
+    {
+        let told = |reason: &serde_json::Value| {
+            let text = reason.as_str().unwrap_or_default();
+            text.contains(&port.to_string()) && text.contains(what)
+        };
+        let any = streams["way_reasons"].as_array().is_some_and(|all| all.iter().any(told));
+        assert!(any, "{port}: {reasons}");
+    }
+}
+
 #[test]
 fn a_depot_killed_in_the_middle_is_left_for_the_direct_way() {
-    the_depot_meets("KILL");
+    the_depot_meets("KILL", Copied::default());
+}
+
+#[test]
+fn a_fetch_leaves_a_depot_that_is_killed_in_the_middle() {
+    the_depot_meets("KILL", Copied { fetch: true, ssh: false });
+}
+
+#[test]
+fn a_fetch_leaves_a_depot_that_freezes_in_the_middle() {
+    the_depot_meets("STOP", Copied { fetch: true, ssh: false });
+}
+
+#[test]
+fn over_ssh_both_ways_a_depot_that_is_killed_in_the_middle_is_left() {
+    for fetch in [false, true] {
+        the_depot_meets("KILL", Copied { fetch, ssh: true });
+    }
 }
 
 #[test]
 fn a_depot_frozen_in_the_middle_is_left_for_the_direct_way() {
-    the_depot_meets("STOP");
+    the_depot_meets("STOP", Copied::default());
 }
 
 /// Two depots that relay nothing probe each other in turns, and say what they found.

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
@@ -25,6 +23,8 @@ use super::key::{Identity, PublicKey};
 
 /// The protocol both ends name in the handshake (ALPN): a client of another kind is refused.
 pub const ALPN: &[u8] = b"packtrain/1";
+
+pub use rustls::pki_types::ServerName;
 
 /// Decides about the other end's key: `true` lets it in.
 pub type Decide = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
@@ -93,6 +93,27 @@ pub fn pinned_client_config(
 pub fn any_name() -> ServerName<'static> {
     ServerName::try_from("packtrain.invalid").expect("a valid name")
 }
+
+/// The same configuration, for connections that tell the other end the name they call it by.
+pub fn telling(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.enable_sni = true;
+    Arc::new(config)
+}
+
+/// The name where a connection takes the way of this number. Under [`telling`] both ends are sure
+/// of it when the handshake is done.
+pub fn way_name(way: u8) -> ServerName<'static> {
+    ServerName::try_from(format!("{WAY}{way}.packtrain.invalid")).expect("a valid name")
+}
+
+/// The number of the way that the calling end named by [`way_name`], if it named one.
+pub fn way_of(name: &str) -> Option<u8> {
+    name.strip_prefix(WAY)?.strip_suffix(".packtrain.invalid")?.parse().ok()
+}
+
+/// What the name of a way begins with.
+const WAY: &str = "way-";
 
 /// The other end's key, once the handshake is done. Works on both kinds of connection:
 /// `peer_key(stream.get_ref().1)`.

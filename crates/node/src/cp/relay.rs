@@ -80,7 +80,9 @@ pub(super) fn run(
                             }
                         }
                         Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
-                        Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_)) | None => {}
+                        Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_))
+                        | Some(Word::Ways(_) | Word::Dial(..) | Word::NoWay(..))
+                        | None => {}
                     },
                     Message::Finished(told) => summary = *told,
                     Message::Cancel(why) | Message::Refused(why) => {

@@ -31,9 +31,13 @@ pub(crate) struct Alike {
     pub(crate) congestion: Option<String>,
 }
 
-/// What all streams together are expected to move over each way from here to `to`, by the way's
-/// name. A history that cannot be read says nothing.
-pub(crate) fn ways(keep: &Keep, to: &str, alike: &Alike) -> BTreeMap<String, Forecasted> {
+/// What all streams together are expected to move over each way between two machines, of which one
+/// is this, by the way's name. A history that cannot be read says nothing.
+pub(crate) fn ways(
+    keep: &Keep,
+    [from, to]: [&str; 2],
+    alike: &Alike,
+) -> BTreeMap<String, Forecasted> {
     let wanted = Filter {
         host: Some(this_machine()),
         since: Some(clock::wall().saturating_sub(RECENT)),
@@ -41,7 +45,7 @@ pub(crate) fn ways(keep: &Keep, to: &str, alike: &Alike) -> BTreeMap<String, For
         ..Filter::default()
     };
     let rows = find(keep, &wanted).unwrap_or_default();
-    forecasts(rows.iter().rev(), &this_machine(), to, alike)
+    forecasts(rows.iter().rev(), from, to, alike)
 }
 
 /// From rows, the oldest first.
@@ -95,7 +99,8 @@ fn measured(row: &Row, to: &str) -> Vec<(String, DataRate)> {
 
 /// Names the way in the row of a transfer that had a choice.
 pub(super) fn of_ways(row: &mut Row, report: &StreamsReport) {
-    if report.ways.is_empty() || row.side != Side::Caller || row.role != Role::Source {
+    let chose = matches!(row.role, Role::Source | Role::Sink) && row.side == Side::Caller;
+    if report.ways.is_empty() || !chose {
         return;
     }
     let all: ByteCount = report.ways.iter().map(|way| way.bytes).sum();

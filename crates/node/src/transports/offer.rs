@@ -33,6 +33,13 @@ pub(crate) enum Word {
     Streams(u32),
     /// Source, before its last word: what the TCP streams did, in JSON, so that it may grow.
     Tcp(Vec<u8>),
+    /// Sink, which called and knows depots: the ways there are and what is known of them, in JSON,
+    /// so that it may grow. A source that does not know this word sends directly.
+    Ways(Vec<u8>),
+    /// Source, to who told it of ways: so many streams are wanted from there over this one.
+    Dial(u8, u32),
+    /// Sink: a stream over a way does not come about, and why.
+    NoWay(u8, String),
 }
 
 impl Word {

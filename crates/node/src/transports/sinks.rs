@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle};
 use packtrain_io::udp::{BufferSizes, UdpSocket};
+use packtrain_plan::route::WayId;
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Message, Role};
@@ -26,6 +27,8 @@ const HEAD_START: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(250);
 /// How often within a transfer.
 const MOST_AGAIN: u32 = 64;
+/// Connections over ways that a source gets in one transfer.
+const MOST_DIALLED: u32 = 1024;
 
 enum Udp {
     Off,
@@ -68,6 +71,10 @@ pub(crate) struct SinkTransports {
     redial: Redial,
     /// Connections made from here.
     connected: u32,
+    /// Connections over ways that the source asked for.
+    dialled: u32,
+    /// What the source knows of the ways.
+    told: Option<u32>,
     /// The peer's offer, if it came before there was a place for data.
     early: Option<Offer>,
     assembly: Option<Assembly>,
@@ -92,6 +99,8 @@ impl SinkTransports {
             connector: None,
             redial: Redial::default(),
             connected: 0,
+            dialled: 0,
+            told: None,
             early: None,
             assembly: None,
             moved: Moved::default(),
@@ -137,6 +146,7 @@ impl SinkTransports {
         if self.plan.udp() || self.plan.tcp() {
             self.control.send(&Message::Channel(offer.encode()));
         }
+        self.tell_ways();
         if let Some(offer) = self.early.take() {
             self.connect(&offer);
         }
@@ -161,7 +171,13 @@ impl SinkTransports {
                 self.invited(wanted);
                 return Ok(());
             }
-            Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_)) | None => return Ok(()),
+            Some(Word::Dial(way, wanted)) => {
+                self.dial(way, wanted);
+                return Ok(());
+            }
+            Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_))
+            | Some(Word::Ways(_) | Word::NoWay(..))
+            | None => return Ok(()),
         };
         if std::mem::replace(&mut self.offered, true) {
             return Ok(());
@@ -229,6 +245,35 @@ impl SinkTransports {
         self.connected = self.connected.max(wanted);
     }
 
+    /// Tells the source, which chooses, of the ways and of what was found out since.
+    pub(crate) fn tell_ways(&mut self) {
+        let Some(ways) = self.plan.ways.as_ref().filter(|_| self.tcp.is_some()) else { return };
+        let version = ways.version();
+        if self.told != Some(version) {
+            self.told = Some(version);
+            self.control.send(&Message::Channel(Word::Ways(ways.encode()).encode()));
+        }
+    }
+
+    /// The source wants so many streams over a way that it was told of.
+    fn dial(&mut self, way: u8, wanted: u32) {
+        if self.plan.ways.is_none() {
+            return;
+        }
+        for _ in 0..wanted.min(MOST_STREAMS) {
+            let control = self.control.clone();
+            let failed = move |why: String| {
+                control.send(&Message::Channel(Word::NoWay(way, why).encode()));
+            };
+            match &self.connector {
+                _ if self.dialled >= MOST_DIALLED => failed("too many were wanted".to_owned()),
+                Some(connector) => connector.bring(WayId::numbered(way), failed),
+                None => failed("no address of the other end is known".to_owned()),
+            }
+            self.dialled = self.dialled.saturating_add(1);
+        }
+    }
+
     /// The thread that receives datagrams and its buffers, if there is one.
     pub(crate) fn evidence(&self) -> (Option<Net>, Option<Buffers>) {
         let Udp::Running(flow) = &self.udp else { return (None, None) };
@@ -265,6 +310,11 @@ impl SinkTransports {
         }
         self.redial.again.store(MOST_AGAIN, Ordering::Relaxed);
         (self.tcp, self.channels) = (None, None);
-        std::mem::take(&mut self.moved)
+        let mut moved = std::mem::take(&mut self.moved);
+        if let (Some(ways), Some(streams)) = (&self.plan.ways, &mut moved.streams) {
+            // The source gave its reasons; what was found out here comes before them.
+            streams.way_reasons.splice(..0, ways.told());
+        }
+        moved
     }
 }

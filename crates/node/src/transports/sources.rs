@@ -26,12 +26,16 @@ use crate::control::{Control, ControlSender};
 use crate::diagnose::{Net, PathPart};
 use crate::reader::Reader;
 use crate::session::Observer;
+use crate::ways::Ways;
 
 /// How long UDP and TCP have before the pipe is used.
 const RACE: Duration = Duration::from_secs(2);
 
 /// Without any transport for this long, and no pipe allowed, the transfer ends.
 const GIVE_UP: Duration = Duration::from_secs(35);
+
+/// Characters of another end's reason that are kept.
+const LONGEST_WHY: usize = 200;
 
 const UDP: TransportId = TransportId(0);
 const PIPE: TransportId = TransportId(1);
@@ -139,7 +143,8 @@ impl SourceTransports {
         if self.plan.tcp() {
             let tell = Arc::clone(&tell);
             let up = move |stream| {
-                let word = Internal::TcpUp(Box::new(stream), WayId::DIRECT);
+                let way = super::tcp::way(&stream);
+                let word = Internal::TcpUp(Box::new(stream), way);
                 tell(TransportNews::Internal(word));
             };
             if let Ok(end) = TcpEnd::listen(&self.plan, &self.tasks, up) {
@@ -211,6 +216,32 @@ impl SourceTransports {
         self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0, mtu);
         if let (Some(tcp), Some(streams)) = (&self.tcp, &mut self.streams) {
             streams.begin(tcp.connector(&self.plan, offer));
+        }
+    }
+
+    /// What the other end, which called, says of the ways it could bring streams over.
+    pub(crate) fn on_ways(&mut self, bytes: &[u8]) {
+        if let Some(ways) = &self.plan.ways {
+            return ways.learn(bytes);
+        }
+        if self.plan.relayed {
+            return;
+        }
+        let Some(ways) = Ways::told_of(bytes) else { return };
+        self.plan.ways = Some(Arc::clone(&ways));
+        if let Some(streams) = &mut self.streams {
+            streams.choose_from(ways);
+        }
+    }
+
+    /// It could not bring a stream over a way.
+    pub(crate) fn on_no_way(&mut self, way: u8, mut why: String) {
+        let known = self.plan.ways.as_ref().is_some_and(|ways| ways.is_far() && ways.has(way));
+        if let (true, Some(streams)) = (known, &mut self.streams) {
+            why.retain(|c| !c.is_control());
+            let end = why.char_indices().nth(LONGEST_WHY).map_or(why.len(), |(at, _)| at);
+            why.truncate(end);
+            streams.failed(WayId::numbered(way), &why);
         }
     }
 

@@ -12,7 +12,9 @@ pub(super) mod wire;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use packtrain_io::entropy;
-use packtrain_io::tcp::tls::{any_name, client_config, peer_key, server_config};
+use packtrain_io::tcp::tls::{
+    any_name, client_config, peer_key, server_config, telling, way_name, way_of,
+};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
 use packtrain_plan::route::WayId;
 use packtrain_proto::session::Place;
@@ -36,12 +38,21 @@ const CONNECT: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
-/// Connections with two tasks each, and some on their way.
-const MOST_TASKS: usize = 192;
+/// Connections with two tasks each, on two ways for a while, and some on their way.
+const MOST_TASKS: usize = 320;
 /// Strangers and friends at the door, whose keys are being checked.
 const MOST_WELCOMES: usize = 96;
 /// Streams of a transfer, at most.
 pub(crate) const MOST_STREAMS: u32 = 64;
+
+/// The way that a connection takes, as who made it says.
+pub(super) fn way(stream: &TcpStream) -> WayId {
+    let named = match stream {
+        TcpStream::Server(stream) => stream.get_ref().1.server_name().and_then(way_of),
+        TcpStream::Client(_) => None,
+    };
+    named.map_or(WayId::DIRECT, WayId::numbered)
+}
 
 /// Settings of the kernel's TCP that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +124,8 @@ pub(super) struct Connector {
     ways: Option<(Arc<Ways>, u16)>,
     addresses: Vec<std::net::SocketAddr>,
     connector: TlsConnector,
+    /// The same, which tells the way.
+    telling: TlsConnector,
     options: ConnectOptions,
     background: bool,
     tasks: Tasks,
@@ -148,12 +161,16 @@ impl Connector {
         up: impl FnOnce(TcpStream) + Send + 'static,
         failed: impl FnOnce(String) + Send + 'static,
     ) {
-        let Some((ways, port)) = self.ways.clone() else { return failed(String::new()) };
+        let Some((ways, port)) = self.ways.clone() else {
+            return failed("the other end takes no connections".to_owned());
+        };
         let this = self.clone();
         self.tasks.spawn(async move {
-            let place = Place { host: ways.host().clone(), port };
-            let Some(route) = ways.route(way) else { return failed("no such way".to_owned()) };
-            match route.dial_once(place, &this.connector, &this.options).await {
+            let found = ways.route(way);
+            let Some((host, route)) = found else { return failed("no such way".to_owned()) };
+            let place = Place { host: host.clone(), port };
+            let name = way_name(way.index() as u8);
+            match route.dial_once(place, (&this.telling, name), &this.options).await {
                 Ok(stream) => {
                     if this.background {
                         let _ = tune::set_lower_effort(stream.get_ref().0);
@@ -163,6 +180,12 @@ impl Connector {
                 Err(error) => failed(error.to_string()),
             }
         });
+    }
+
+    /// The same where this end receives: what comes about is taken like any other.
+    pub(super) fn bring(&self, way: WayId, failed: impl FnOnce(String) + Send + 'static) {
+        let up = Arc::clone(&self.up);
+        self.connect_over(way, move |stream| up(stream), failed);
     }
 
     async fn direct(&self) -> Option<ClientStream> {
@@ -278,6 +301,7 @@ impl TcpEnd {
             via,
             ways,
             addresses,
+            telling: TlsConnector::from(telling(&config)),
             connector: TlsConnector::from(config),
             options,
             background: plan.background,

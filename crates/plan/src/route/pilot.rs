@@ -8,12 +8,14 @@
 //! together must then be faster than before, and one stays on the direct way to compare with. What
 //! is as fast as direct, breaks or stands still is left. No clock, no I/O.
 
-use std::collections::VecDeque;
-
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::choice::{Choice, Forecasted, Way, choose};
 use super::gain::Limit;
+
+mod state;
+
+use state::{Mark, State};
 
 /// How many round trips a new stream takes until it carries its share.
 const RISE_RTTS: u64 = 12;
@@ -30,12 +32,12 @@ const LASTS: f64 = 1.5;
 const MOVE: f64 = 1.25;
 /// All together must have so many times what they had directly, or they go back.
 const WORTH: f64 = 1.05;
+/// A stream of a way that earlier transfers speak for has this part of what a direct one beside it
+/// has, or the direct ones go on alone at once.
+const PROVEN: f64 = 0.3;
 /// How far off a rate of the last seconds is, and what a model makes of it.
 const LIVE: f64 = 0.15;
 const MODEL: f64 = 0.5;
-/// What was no better, or failed, is left alone for so long; twice as long each time.
-const HOLD: Duration = Duration::from_secs(10);
-const HOLD_MOST: Duration = Duration::from_secs(600);
 /// A stream that is not there by then does not come.
 const COMES: Duration = Duration::from_secs(10);
 /// A transfer whose size is not known is taken to have this left.
@@ -95,33 +97,18 @@ pub struct Look<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    at: Time,
-    bytes: u64,
-    /// Streams there were, times the seconds they were there.
-    stream_seconds: f64,
-}
-
-#[derive(Clone, Debug)]
-struct State {
-    name: String,
-    hops: Vec<Duration>,
-    forecast: Option<Forecasted>,
-    /// What a part of it gives all streams of somebody, and one stream.
-    cap: Option<(Forecasted, DataRate)>,
-    away_until: Time,
-    hold: Duration,
-    marks: VecDeque<Mark>,
-    streams: u32,
-    /// What was moved, and how long it took, while nothing was rising.
-    steady: (u64, Duration),
-}
-
-#[derive(Clone, Copy, Debug)]
 enum Phase {
     Direct,
-    Trial { way: WayId, up: Option<Time> },
-    Over { way: WayId, before: Option<DataRate> },
+    Trial {
+        way: WayId,
+        up: Option<Time>,
+    },
+    /// What only earlier transfers speak for is not `proven`: all direct streams stay for a while.
+    Over {
+        way: WayId,
+        before: Option<DataRate>,
+        proven: bool,
+    },
 }
 
 /// The chooser.
@@ -220,6 +207,7 @@ impl Pilot {
             Phase::Direct | Phase::Trial { .. } if way == WayId::DIRECT => wanted,
             Phase::Trial { way: tried, .. } if way == tried => trial(wanted),
             Phase::Over { way: taken, .. } if way == taken => wanted,
+            Phase::Over { proven: false, .. } if way == WayId::DIRECT => wanted,
             // One stays to compare with, the others as long as they are needed.
             Phase::Over { way: taken, .. } if way == WayId::DIRECT => {
                 wanted.saturating_sub(there(taken)).max(1)
@@ -272,7 +260,7 @@ impl Pilot {
                 // Whatever there is is better than a way that does not work.
                 let other = self.candidates(now).next();
                 if let Some(other) = other {
-                    self.phase = Phase::Over { way: other, before: None };
+                    self.phase = Phase::Over { way: other, before: None, proven: true };
                 }
             }
             Phase::Over { .. } => {}
@@ -309,7 +297,8 @@ impl Pilot {
         match self.phase {
             Phase::Direct => self.direct(look),
             Phase::Trial { way, up } => self.trial(look, way, up),
-            Phase::Over { way, before } => self.over(look, way, before),
+            Phase::Over { way, proven: false, .. } => self.prove(look, way),
+            Phase::Over { way, before, .. } => self.over(look, way, before),
         }
     }
 
@@ -424,7 +413,8 @@ impl Pilot {
         );
         if known && choice.way == Way::Depots {
             self.say(now, format!("{told}: taken"));
-            return self.go_over(now, way, Some(direct.rate));
+            self.go_over(now, way, Some(direct.rate), false);
+            return;
         }
         let trial = self.rise() + self.span() + look.rtt * 2;
         let lasts = choice.direct[1] >= trial.mul_f64(LASTS);
@@ -467,12 +457,38 @@ impl Pilot {
         if tried >= direct * MOVE {
             let before = self.ways[0].rate(now, span);
             self.say(now, format!("{told}: all take it"));
-            self.go_over(now, way, before);
+            self.go_over(now, way, before, true);
         } else {
             self.say(now, format!("{told}: direct"));
             self.ways[way.index()].put_away(now);
             self.go_direct(now, way);
         }
+    }
+
+    /// Whether a way is now what it was for earlier transfers. Until that is seen nothing is given
+    /// up for it.
+    fn prove(&mut self, look: &Look<'_>, way: WayId) {
+        let (now, span) = (look.now, self.span());
+        let waited = now.since(self.since);
+        if seen(look, way).streams == 0 && waited >= COMES {
+            return self.failed(now, way, "does not come about");
+        }
+        let each = |way: WayId| self.ways[way.index()].each(now, span);
+        let (Some(taken), Some(direct)) = (each(way), each(WayId::DIRECT)) else { return };
+        if waited < self.rise() + span {
+            return;
+        }
+        if let Phase::Over { proven, .. } = &mut self.phase
+            && taken >= direct * PROVEN
+        {
+            *proven = true;
+            return;
+        }
+        let name = self.name(way);
+        let told = format!("{name}: a stream has {}, a direct one {}", mbit(taken), mbit(direct));
+        self.say(now, format!("{told}: direct again"));
+        self.ways[way.index()].put_away(now);
+        self.go_direct(now, way);
     }
 
     fn over(&mut self, look: &Look<'_>, way: WayId, before: Option<DataRate>) {
@@ -499,8 +515,8 @@ impl Pilot {
         self.go_direct(now, way);
     }
 
-    fn go_over(&mut self, now: Time, way: WayId, before: Option<DataRate>) {
-        (self.phase, self.since, self.leaving) = (Phase::Over { way, before }, now, None);
+    fn go_over(&mut self, now: Time, way: WayId, before: Option<DataRate>, proven: bool) {
+        (self.phase, self.since, self.leaving) = (Phase::Over { way, before, proven }, now, None);
     }
 
     fn go_direct(&mut self, now: Time, from: WayId) {
@@ -521,49 +537,6 @@ impl Pilot {
             let at = self.began.map_or(0.0, |began| now.since(began).as_secs_f64());
             self.words.push(format!("after {at:.1} s: {text}"));
         }
-    }
-}
-
-impl State {
-    fn new(name: String, hops: Vec<Duration>) -> Self {
-        Self {
-            name,
-            hops,
-            forecast: None,
-            cap: None,
-            away_until: Time::ZERO,
-            hold: HOLD,
-            marks: VecDeque::new(),
-            streams: 0,
-            steady: (0, Duration::ZERO),
-        }
-    }
-
-    fn put_away(&mut self, now: Time) {
-        self.away_until = now + self.hold;
-        self.hold = (self.hold * 2).min(HOLD_MOST);
-    }
-
-    /// The first and last mark of a span.
-    fn ends(&self, now: Time, span: Duration) -> Option<(Mark, Mark)> {
-        let last = *self.marks.back()?;
-        let first = self.marks.iter().rev().find(|mark| mark.at + span <= now)?;
-        (last.at > first.at).then_some((*first, last))
-    }
-
-    /// What all streams together moved.
-    fn rate(&self, now: Time, span: Duration) -> Option<DataRate> {
-        let (first, last) = self.ends(now, span)?;
-        let bytes = ByteCount(last.bytes.saturating_sub(first.bytes));
-        Some(DataRate::from_bytes_over(bytes, last.at.since(first.at)))
-    }
-
-    /// What each moved, in bit/s.
-    fn each(&self, now: Time, span: Duration) -> Option<f64> {
-        let (first, last) = self.ends(now, span)?;
-        let seconds = last.stream_seconds - first.stream_seconds;
-        let bits = last.bytes.saturating_sub(first.bytes) as f64 * 8.0;
-        (seconds > 0.0).then(|| bits / seconds)
     }
 }
 

@@ -17,9 +17,22 @@ struct Nature {
     capacity: f64,
 }
 
+/// What becomes of who asks for a stream over a way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fate {
+    #[default]
+    Works,
+    /// No, at once.
+    Refuses,
+    /// No word.
+    Silent,
+}
+
 #[derive(Clone, Debug)]
 struct World {
     ways: Vec<Nature>,
+    /// Of each way; the rest work.
+    fates: Vec<Fate>,
     /// Depots share the direct way's slowest link.
     shared: bool,
     wanted: u32,
@@ -63,6 +76,12 @@ impl World {
                     None if n == 0 => self.wanted as usize,
                     None => 0,
                 };
+                let fate = self.fates.get(n).copied().unwrap_or_default();
+                match (&mut pilot, fate) {
+                    (Some(pilot), Fate::Refuses) if wanted > 0 => pilot.failed(now, id, "refuses"),
+                    _ => {}
+                }
+                let wanted = if fate == Fate::Works { wanted } else { 0 };
                 ages.truncate(wanted.max(ages.len().saturating_sub(1)));
                 ages.resize(wanted.max(ages.len()), 0.0);
             }
@@ -126,6 +145,7 @@ fn lossy(gain: f64) -> World {
             Nature { each: 14e6, capacity: 1e9 },
             Nature { each: 14e6 * gain, capacity: 1e9 },
         ],
+        fates: Vec::new(),
         shared: false,
         wanted: 1,
         rtt: Duration::from_millis(100),
@@ -185,6 +205,32 @@ fn sure_forecasts_are_followed_at_once_and_corrected() {
     }
 }
 
+/// Depots that relay at a hundredth of the speed, refuse, or never answer, whatever the losses, the
+/// history and the hops promise: a transfer is never slower for them than by a part of a trial.
+#[test]
+fn a_bad_depot_costs_no_more_than_a_part_of_a_trial() {
+    let sure = |mbps: u64| Forecasted { rate: DataRate::from_mbps(mbps), error: 0.1 };
+    for (seed, wanted) in [(1, 1), (2, 4), (3, 8), (4, 32)] {
+        for known in [false, true] {
+            for fate in [Fate::Works, Fate::Refuses, Fate::Silent] {
+                let mut world = World { seed, wanted, ..lossy(0.01) };
+                world.size = 60_000_000 * u64::from(wanted);
+                world.fates = vec![Fate::Works, fate];
+                let mut pilot = world.pilot();
+                if known {
+                    pilot.set_forecast(WayId::DIRECT, sure(14 * u64::from(wanted)));
+                    pilot.set_forecast(WayId::numbered(1), sure(40 * u64::from(wanted)));
+                }
+                let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
+                let told = format!("{fate:?} {auto:?} {direct:?} {:#?}", pilot.reasons());
+                assert!(pilot.reasons().len() > 1, "it was never tried: {told}");
+                assert!(auto.seconds <= direct.seconds * 1.01, "{told}");
+                assert!(auto.over < 0.02, "{told}");
+            }
+        }
+    }
+}
+
 /// The rule's aim, in worlds that the model does not know: under one transfer in twenty is slower
 /// than 0.95 of direct, and where a depot pays much, most of it is had.
 #[test]
@@ -211,6 +257,7 @@ fn few_transfers_are_slower_than_direct() {
             size: (rate / 8.0 * seconds) as u64,
             swing: 0.02 + rng.unit() * 0.1,
             seed: n,
+            fates: Vec::new(),
             ways,
         };
         let mut pilot = world.pilot();

@@ -44,7 +44,7 @@ impl Helm {
     pub(super) fn new(ways: Arc<Ways>) -> Self {
         let mut pilot = Pilot::new();
         for name in ways.names() {
-            pilot.add(name);
+            pilot.add(name.clone());
         }
         Self {
             ways,
@@ -59,6 +59,11 @@ impl Helm {
 
     pub(super) fn is_left(&mut self, left: Option<ByteCount>) {
         self.left = left;
+    }
+
+    /// Whether the other end is the one that knows the depots.
+    pub(super) fn is_far(&self) -> bool {
+        self.ways.is_far()
     }
 
     /// All ways, the direct one first.

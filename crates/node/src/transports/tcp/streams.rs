@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_millis(250);
 const RETRY_MOST: Duration = Duration::from_secs(8);
 /// After so many failures in a row the peer is asked to connect instead, if it could.
 const TURN: u32 = 2;
+/// What the other end was asked to bring and never spoke of is asked for anew.
+const FORGOTTEN: Duration = Duration::from_secs(30);
 /// Looks in a row without anything ready after which the streams are not what is waited for.
 const STARVED: u32 = 4;
 /// Ends of streams within a transfer after which no more are replaced at once.
@@ -71,6 +73,8 @@ struct Door {
     retry_at: Time,
     /// Whether one ever came through.
     reached: bool,
+    /// When the other end was last asked for some.
+    asked: Time,
 }
 
 /// The streams of a transfer at its sending end.
@@ -140,6 +144,11 @@ impl Streams {
         }
     }
 
+    /// There are ways to choose from.
+    pub(in crate::transports) fn choose_from(&mut self, ways: Arc<Ways>) {
+        self.helm = Some(Helm::new(ways));
+    }
+
     /// The streams that are up, as a transport.
     pub(in crate::transports) fn group(&self) -> &Group {
         &self.group
@@ -187,15 +196,29 @@ impl Streams {
 
     /// Connects on a way where so many are missing.
     fn knock(&mut self, now: Time, way: WayId, missing: u32) {
-        let Some(connector) = self.connector.clone() else { return };
+        // The other end brings streams over depots where it is the one that knows them.
+        let far = way != WayId::DIRECT && self.helm.as_ref().is_some_and(Helm::is_far);
         let door = self.doors.entry(way).or_default();
         if now < door.retry_at || self.broken >= BREAKS {
             return;
         }
+        if far && now.since(door.asked) >= FORGOTTEN {
+            door.connecting = 0;
+        }
         // After failures one at a time shows whether it works again.
         let most = if door.failed > 0 { 1 } else { MOST_STREAMS };
         let missing = missing.saturating_sub(door.connecting);
-        for _ in 0..missing.min(most.saturating_sub(door.connecting)) {
+        let missing = missing.min(most.saturating_sub(door.connecting));
+        if far {
+            if missing > 0 {
+                (door.connecting, door.asked) = (door.connecting + missing, now);
+                let word = Word::Dial(way.index() as u8, missing);
+                self.control.send(&Message::Channel(word.encode()));
+            }
+            return;
+        }
+        let Some(connector) = self.connector.clone() else { return };
+        for _ in 0..missing {
             door.connecting += 1;
             let tell = Arc::clone(&self.tell);
             let failed = move |why| {
@@ -247,7 +270,7 @@ impl Streams {
         stream: TcpStream,
         way: WayId,
     ) -> Vec<TransportNews> {
-        if matches!(stream, TcpStream::Client(_)) {
+        if matches!(stream, TcpStream::Client(_)) || way != WayId::DIRECT {
             let door = self.doors.entry(way).or_default();
             door.connecting = door.connecting.saturating_sub(1);
             (door.failed, door.reached) = (0, true);

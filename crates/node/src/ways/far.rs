@@ -1,0 +1,200 @@
+//! What the end that knows the depots tells the one that sends: `Word::Ways`, in JSON.
+
+use std::sync::{Arc, Mutex};
+
+use packtrain_plan::route::{Forecasted, WayId};
+use packtrain_proto::session::Place;
+use packtrain_units::{DataRate, Duration};
+use serde::{Deserialize, Serialize};
+
+use super::{Beyond, Known, MOST_DEPOTS, Ways};
+
+/// Words from another end are no longer than this.
+const LONGEST: usize = 16 << 10;
+/// A round trip from elsewhere is taken to be no longer than this.
+const LONGEST_RTT: Duration = Duration::from_secs(60);
+/// The same of rates.
+const MOST_RATE: DataRate = DataRate::from_bps(10_000_000_000_000);
+/// The same of a forecast's relative error.
+const MOST_ERROR: f64 = 100.0;
+
+/// Everything that is known.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Facts {
+    /// What earlier transfers say of the direct way.
+    direct: Option<Rate>,
+    ways: Vec<Fact>,
+}
+
+/// What is known of a way over a depot.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Fact {
+    depot: String,
+    /// The round trip between it and the end that tells.
+    near: Option<Duration>,
+    /// The one behind it, if that was measured.
+    beyond: Option<Duration>,
+    /// What earlier transfers say.
+    earlier: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Rate {
+    rate: DataRate,
+    error: f64,
+}
+
+impl Rate {
+    fn of(forecast: &Forecasted) -> Self {
+        Self { rate: forecast.rate, error: forecast.error }
+    }
+
+    /// As a forecast, if it can be one.
+    fn forecast(self) -> Option<Forecasted> {
+        let sane = self.error.is_finite() && self.error >= 0.0;
+        let (rate, error) = (self.rate.min(MOST_RATE), self.error.min(MOST_ERROR));
+        sane.then_some(Forecasted { rate, error })
+    }
+}
+
+impl Facts {
+    /// Reads another end's; none if they are unintelligible.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let some = Some(bytes).filter(|bytes| bytes.len() <= LONGEST)?;
+        let facts: Self = serde_json::from_slice(some).ok()?;
+        let fit = !facts.ways.is_empty() && facts.ways.len() <= MOST_DEPOTS;
+        fit.then_some(facts)
+    }
+
+    fn known(&self) -> Known {
+        let mut known = Known::default();
+        let direct = self.direct.and_then(Rate::forecast);
+        known.forecasts.extend(direct.map(|forecast| (WayId::DIRECT, forecast)));
+        for (n, fact) in self.ways.iter().enumerate() {
+            let way = WayId::numbered(n as u8 + 1);
+            let beyond = fact.beyond.map(|rtt| rtt.min(LONGEST_RTT));
+            known.near.extend(fact.near.map(|rtt| (way, rtt.min(LONGEST_RTT))));
+            known.beyond.extend(beyond.map(|rtt| (way, Beyond { rtt: Some(rtt), cap: None })));
+            let earlier = fact.earlier.and_then(Rate::forecast);
+            known.forecasts.extend(earlier.map(|forecast| (way, forecast)));
+        }
+        known
+    }
+}
+
+impl Ways {
+    /// Ways that the other end knows, by its word; none if that is unintelligible.
+    pub(crate) fn told_of(bytes: &[u8]) -> Option<Arc<Self>> {
+        let facts = Facts::decode(bytes)?;
+        let place = |fact: &Fact| fact.depot.parse::<Place>().ok();
+        let names = facts.ways.iter().map(|fact| Some(format!("via {}", place(fact)?)));
+        let names = names.collect::<Option<_>>()?;
+        Some(Arc::new(Self { names, reach: None, known: Mutex::new(facts.known()) }))
+    }
+
+    /// More of it.
+    pub(crate) fn learn(&self, bytes: &[u8]) {
+        let facts = Facts::decode(bytes).filter(|facts| facts.ways.len() == self.names.len());
+        if let (true, Some(facts)) = (self.is_far(), facts) {
+            *self.known() = facts.known();
+        }
+    }
+
+    /// Whether the other end is the one that knows the depots.
+    pub(crate) fn is_far(&self) -> bool {
+        self.reach.is_none()
+    }
+
+    /// Whether there is a way over depots of this number.
+    pub(crate) fn has(&self, way: u8) -> bool {
+        (1..=self.names.len()).contains(&usize::from(way))
+    }
+
+    /// Rises when more is known.
+    pub(crate) fn version(&self) -> u32 {
+        self.known().version
+    }
+
+    /// What is known now, for the other end.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let known = self.known();
+        let earlier = |way: WayId| known.forecasts.get(&way).map(Rate::of);
+        let fact = |(n, name): (usize, &String)| {
+            let way = WayId::numbered(n as u8 + 1);
+            Fact {
+                depot: name.trim_start_matches("via ").to_owned(),
+                near: known.near.get(&way).copied(),
+                beyond: known.beyond.get(&way).and_then(|beyond| beyond.rtt),
+                earlier: earlier(way),
+            }
+        };
+        let ways = self.names.iter().enumerate().map(fact).collect();
+        // Plain values: this cannot fail.
+        serde_json::to_vec(&Facts { direct: earlier(WayId::DIRECT), ways }).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(text: &str) -> Option<Arc<Ways>> {
+        Ways::told_of(text.as_bytes())
+    }
+
+    #[test]
+    fn what_is_told_is_known_at_the_other_end() {
+        let names = ["via d.example.org:7879", "via [2001:db8::1]:1"].map(str::to_owned);
+        let own = Ways { names: names.to_vec(), reach: None, known: Mutex::default() };
+        let told = Ways::told_of(&own.encode()).unwrap();
+        assert_eq!((told.names(), told.version()), (&names[..], 0));
+        let (one, two) = (WayId::numbered(1), WayId::numbered(2));
+        let rate = |mbps| Forecasted { rate: DataRate::from_mbps(mbps), error: 0.25 };
+        {
+            let mut known = own.known();
+            known.near.insert(two, Duration::from_millis(7));
+            let rtt = Some(Duration::from_millis(9));
+            known.beyond.insert(two, Beyond { rtt, cap: Some((rate(3), DataRate::MAX)) });
+            known.forecasts.extend([(WayId::DIRECT, rate(10)), (one, rate(20))]);
+        }
+        told.learn(&own.encode());
+        let known = told.known();
+        assert_eq!(known.near, own.known().near);
+        assert_eq!(known.forecasts, own.known().forecasts);
+        assert_eq!(known.beyond[&two].rtt, Some(Duration::from_millis(9)));
+        assert_eq!(known.beyond[&two].cap, None, "that is the other direction");
+        assert!(told.is_far() && told.has(2) && !told.has(0) && !told.has(3));
+    }
+
+    #[test]
+    fn odd_words_are_no_ways_or_are_cut_short() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"ways":[]}"#,
+            r#"{"ways":[{"depot":"d"}]}"#,
+            r#"{"ways":[{"depot":"\u001b[31m:7"}]}"#,
+            r#"{"ways":[{"depot":"d:1","near":-1}]}"#,
+        ] {
+            assert!(facts(text).is_none(), "{text}");
+        }
+        let many = vec![r#"{"depot":"d:1"}"#; MOST_DEPOTS + 1].join(",");
+        assert!(facts(&format!(r#"{{"ways":[{many}]}}"#)).is_none());
+        let far = facts(
+            r#"{"ways":[{"depot":"d:1","near":18446744073709551615,"later":[1],
+                "earlier":{"rate":18446744073709551615,"error":1e308}}]}"#,
+        );
+        let far = far.unwrap();
+        let way = WayId::numbered(1);
+        assert_eq!(far.known().near[&way], LONGEST_RTT);
+        assert_eq!(far.known().forecasts[&way], Forecasted { rate: MOST_RATE, error: MOST_ERROR });
+        far.learn(br#"{"ways":[{"depot":"d:1"},{"depot":"e:1"}]}"#);
+        assert!(!far.known().near.is_empty(), "other ways than at first");
+        far.learn(br#"{"ways":[{"depot":"d:1","earlier":{"error":-1}}]}"#);
+        assert!(far.known().near.is_empty() && far.known().forecasts.is_empty());
+    }
+}
