@@ -45,9 +45,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ];
     let mut seeds: Vec<Vec<u8>> = frames.iter().map(|frame| frame.write().to_vec()).collect();
     let mark = Mark { count: 2, records: 1, bytes: ByteCount(100), all: true, over: false };
-    let mut marks = vec![0; 1024];
+    let mut marks = vec![0; 4096 + 56];
     marks[..56].copy_from_slice(&mark.write(SESSION));
-    marks[512..568].copy_from_slice(&Mark::default().write(SESSION));
+    marks[4096..].copy_from_slice(&Mark::default().write(SESSION));
     seeds.push(marks);
     let sealer = Sealer::new(SESSION, &[3; 32], [4; 16], |_| [0; 64]);
     seeds.push(sealer.seal(0, true, b"the end"));

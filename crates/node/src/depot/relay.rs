@@ -1,15 +1,15 @@
 //! One session through a depot: its header judged, the next hop connected, both ways passed on.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use packtrain_io::clock;
 use packtrain_io::relay::{Room, cut, pump};
 use packtrain_io::tcp::{connect_any, tune};
 use packtrain_proto::session::{
-    ANSWER_HEAD, Answer, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind, Next,
-    Reason, Refusal, Stale,
+    ANSWER_HEAD, Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind,
+    Next, Reason, Refusal, Stale,
 };
 use packtrain_units::{ByteCount, Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -208,9 +208,9 @@ pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended>
 }
 
 /// Takes a header that was never here before, and whose time is now.
-pub(super) fn once(depot: &Depot, header: &Header, position: usize) -> Result<(), Ended> {
+pub(super) fn once(guard: &Mutex<Guard>, header: &Header, position: usize) -> Result<(), Ended> {
     let session = &header.session;
-    let taken = depot.guard.lock().expect("no holder panics").admit(
+    let taken = guard.lock().expect("no holder panics").admit(
         clock::now(),
         clock::wall(),
         session.sent,
@@ -244,7 +244,7 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
         let text = format!("a route over {} depots; {most} are allowed", session.route.len());
         return no(Reason::TooLong, &text);
     }
-    once(depot, header, position)?;
+    once(&depot.guard, header, position)?;
     Ok(key)
 }
 

@@ -1,9 +1,10 @@
 //! Sessions that are kept: their senders leave, their receivers come later.
 //!
 //! `store` is one session on the disk, `files` its directory, `ledger` who has how much room;
-//! `deposit` takes records from a sender or the depot before, `forward` passes them on to the
-//! depots behind, `claim` hands them out.
+//! `deposit` takes records from a sender or the depot before, `bringers` are those connections,
+//! `forward` passes records on to the depots behind, `claim` hands them out.
 
+mod bringers;
 mod claim;
 mod deposit;
 mod files;
@@ -11,17 +12,17 @@ mod forward;
 mod ledger;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_proto::session::spool::{Head, Policy};
-use packtrain_proto::session::{Hop, Reason, SessionId};
+use packtrain_proto::session::{Guard, Hop, Reason, Refusal, SessionId};
 use packtrain_units::{ByteCount, Duration};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::{Depot, Told};
 use crate::api::{DepotKept, NodeError};
@@ -31,14 +32,23 @@ use packtrain_transfer::FailureKind;
 pub(super) use claim::claim;
 pub(super) use deposit::deposit;
 
+use bringers::Bringers;
 use files::{Files, Found};
 use ledger::{LEAST, Ledger, Short};
 use store::Records;
 
-/// Sessions kept at a time, each with two open files.
-const MOST_KEPT: usize = 4096;
+/// Sessions kept at a time, each with two open files, and those of one key.
+const MOST_KEPT: (usize, usize) = (4096, 1024);
+/// The same with those that are over and whose time is not.
+const MOST_KNOWN: (usize, usize) = (4 * MOST_KEPT.0, 4 * MOST_KEPT.1);
+/// Connections to depots behind at a time; more wait for their turn.
+const MOST_FORWARDS: usize = 256;
+/// Claims of one session that are remembered, so that none comes twice: of four minutes.
+const MOST_CLAIMS: usize = 16_384;
 /// How much more room is reserved at once for a stream whose length nobody knows.
 const GROW: ByteCount = ByteCount(64 << 20);
+/// When to come again where it takes no time.
+const SOON: Duration = Duration::from_secs(1);
 /// When to come again where nobody knows.
 const LATER: Duration = Duration::from_secs(60);
 /// The longest wait that is told.
@@ -105,8 +115,12 @@ pub(super) struct Kept {
     expires: Duration,
     reserved: Mutex<ByteCount>,
     branches: Vec<Branch>,
-    /// Whether somebody passes it on.
-    started: Mutex<bool>,
+    bringers: Bringers,
+    claims: Mutex<Guard>,
+    /// It was told that everything is safe.
+    told: AtomicBool,
+    /// It was told that it cannot be removed.
+    stuck: AtomicBool,
 }
 
 /// A depot that has its records from this one.
@@ -114,21 +128,47 @@ struct Branch {
     node: u8,
     policy: Policy,
     hop: Hop,
-    /// Records that are safe there; all of those there ever will be once it is left or done.
+    /// Records that are safe there; all of those there ever will be once it is dropped or done.
     have: watch::Sender<u64>,
+    stage: Mutex<Stage>,
+}
+
+/// What becomes of a branch.
+enum Stage {
+    /// Nobody passes anything on.
+    Idle,
+    /// Somebody does.
+    Running,
+    /// It has all, or was dropped.
+    Done,
+    /// It is left, until who brings the session does so again.
+    Left(Refusal),
+}
+
+/// What the depot knows of.
+#[derive(Default)]
+struct Sessions {
+    all: BTreeMap<SessionId, Arc<Kept>>,
+    /// Those whose directory is being made.
+    making: BTreeSet<SessionId>,
 }
 
 /// The sessions of one depot.
 pub(super) struct Spool {
     settings: DepotSpool,
-    sessions: Mutex<BTreeMap<SessionId, Arc<Kept>>>,
+    /// Held for no longer than it takes to look: never while a disk works.
+    sessions: Mutex<Sessions>,
     ledger: Mutex<Ledger>,
     counted: Counted,
+    forwards: Semaphore,
+    /// When it began, since 1970.
+    began: Duration,
     /// Held for as long as this depot has the directory.
     _lock: File,
 }
 
 /// Why a session is not taken.
+#[derive(Debug)]
 struct Denied {
     reason: Reason,
     retry_after: Option<Duration>,
@@ -147,6 +187,7 @@ impl Kept {
         head: Head,
         files: Files,
         reserved: ByteCount,
+        began: Duration,
     ) -> std::io::Result<(Self, Option<String>)> {
         let (records, damage) = Records::open(id, files)?;
         let session = &head.header.session;
@@ -154,9 +195,11 @@ impl Kept {
         let branches = branches.filter(|(_, node)| node.parent == Some(head.node));
         let branches = branches.filter_map(|(n, node)| {
             let (policy, hop) = (node.policy, node.hop.clone());
-            Some(Branch { node: u8::try_from(n).ok()?, policy, hop, have: watch::Sender::new(0) })
+            let (have, stage) = (watch::Sender::new(0), Mutex::new(Stage::Idle));
+            Some(Branch { node: u8::try_from(n).ok()?, policy, hop, have, stage })
         });
         let keep = head.deposit().map_or(Duration::ZERO, |deposit| deposit.keep);
+        let progress = records.progress();
         let kept = Self {
             id,
             key: PublicKey(head.header.sender),
@@ -164,7 +207,10 @@ impl Kept {
             branches: branches.collect(),
             records,
             reserved: Mutex::new(reserved),
-            started: Mutex::new(false),
+            bringers: Bringers::default(),
+            claims: Mutex::new(Guard::new(began, MOST_CLAIMS)),
+            told: AtomicBool::new(progress.all_safe || progress.over),
+            stuck: AtomicBool::new(false),
             head,
         };
         Ok((kept, damage))
@@ -191,12 +237,13 @@ impl Spool {
                 .push(format!("the spool has {count} files of somebody else's, such as {first}"));
         }
         let mut ledger = Ledger::new(settings.quota, settings.key_quota);
-        let mut sessions = BTreeMap::new();
+        let mut sessions = Sessions::default();
+        let began = clock::wall();
         for id in found {
             let opened = files::reopen(&dir, id).and_then(|found| match found {
                 Found::Unfinished => Ok(None),
                 Found::Session(head, files) => {
-                    let (kept, damage) = Kept::new(id, *head, files, ByteCount::ZERO)?;
+                    let (kept, damage) = Kept::new(id, *head, files, ByteCount::ZERO, began)?;
                     let size = kept.head.deposit().and_then(|deposit| deposit.size);
                     let size = if kept.records.progress().over { None } else { size };
                     let reserved = size.unwrap_or(kept.records.bytes()).max(LEAST);
@@ -210,7 +257,7 @@ impl Spool {
                     warnings
                         .extend(damage.map(|text| format!("session {id} in the spool: {text}")));
                     ledger.take(kept.key, *kept.reserved.lock().expect("no holder panics"));
-                    sessions.insert(id, Arc::new(kept));
+                    sessions.all.insert(id, Arc::new(kept));
                 }
                 Err(e) => warnings.push(format!("session {id} in the spool is left alone: {e}")),
             }
@@ -220,12 +267,14 @@ impl Spool {
             sessions: Mutex::new(sessions),
             ledger: Mutex::new(ledger),
             counted: Counted::default(),
+            forwards: Semaphore::new(MOST_FORWARDS),
+            began,
             _lock: lock,
         };
         Ok((spool, warnings))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Kept>>> {
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().expect("no holder panics")
     }
 
@@ -234,7 +283,7 @@ impl Spool {
     }
 
     fn find(&self, id: SessionId) -> Option<Arc<Kept>> {
-        self.sessions().get(&id).cloned()
+        self.sessions().all.get(&id).cloned()
     }
 
     /// The session of `head`, if it is here already or there is room.
@@ -242,49 +291,86 @@ impl Spool {
         let deposit = *head
             .deposit()
             .ok_or_else(|| Denied::new(Reason::Malformed, "nothing is deposited"))?;
-        let mut sessions = self.sessions();
-        if let Some(kept) = sessions.get(&deposit.session) {
-            return match kept.head.header == head.header {
-                _ if kept.is_over() => Err(Denied::new(Reason::Absent, "this session is over")),
-                true if kept.head.node == head.node => Ok(Arc::clone(kept)),
-                true => Err(Denied::new(Reason::Loop, "the tree comes by this depot twice")),
-                false => {
-                    let text = "another session has this number here";
-                    Err(Denied::new(Reason::Stale, text))
-                }
-            };
-        }
-        let key = PublicKey(head.header.sender);
-        if sessions.len() >= MOST_KEPT {
-            let text = format!("the depot keeps {MOST_KEPT} sessions, as many as it can");
-            let retry_after = Some(self.soonest(&sessions, None));
-            return Err(Denied { reason: Reason::Busy, retry_after, text });
-        }
+        let (id, key) = (deposit.session, PublicKey(head.header.sender));
         // Room for one that has no end yet grows as it comes.
         let first = deposit.size.unwrap_or(LEAST).max(LEAST);
-        self.reserve(&sessions, key, first)?;
-        let made = files::create(&self.settings.dir, deposit.session, &head)
-            .and_then(|files| Kept::new(deposit.session, head, files, first));
-        match made {
-            Ok((kept, _)) => {
-                let kept = Arc::new(kept);
-                sessions.insert(deposit.session, Arc::clone(&kept));
-                Ok(kept)
+        let (forsaken, room) = {
+            let mut sessions = self.sessions();
+            let forsaken = match sessions.known(&head, id)? {
+                Some((kept, true)) => return Ok(kept),
+                Some((kept, false)) => Some(kept),
+                None => None,
+            };
+            if !sessions.making.insert(id) {
+                let text = "this session is just beginning here";
+                let retry_after = Some(SOON);
+                return Err(Denied { retry_after, ..Denied::new(Reason::Busy, text) });
             }
-            Err(e) => {
+            if let Some(old) = &forsaken {
+                sessions.all.remove(&id);
+                let reserved = *old.reserved.lock().expect("no holder panics");
+                self.ledger().give_back(old.key, reserved);
+            }
+            let room = self.room(&sessions, key);
+            (forsaken.is_some(), room.and_then(|()| self.reserve(&sessions, key, first)))
+        };
+        let removed = if forsaken { files::remove(&self.settings.dir, id) } else { Ok(()) };
+        let made = room.and_then(|()| {
+            let made = removed.and_then(|()| self.make(head, id, first));
+            made.map_err(|e| {
                 self.ledger().give_back(key, first);
-                Err(disk_failed(&e))
+                disk_failed(&e)
+            })
+        });
+        let mut sessions = self.sessions();
+        sessions.making.remove(&id);
+        made.inspect(|kept| {
+            sessions.all.insert(id, Arc::clone(kept));
+        })
+    }
+
+    /// Makes a session's directory.
+    fn make(&self, head: Head, id: SessionId, first: ByteCount) -> std::io::Result<Arc<Kept>> {
+        let dir = &self.settings.dir;
+        let files = files::create(dir, id, &head)?;
+        let made = Kept::new(id, head, files, first, self.began);
+        if made.is_err() {
+            // Else it would be in the way of the next try.
+            let _ = files::remove(dir, id);
+        }
+        made.map(|(kept, _)| Arc::new(kept))
+    }
+
+    /// Whether there may be one session more of this key.
+    fn room(&self, sessions: &Sessions, key: PublicKey) -> Result<(), Denied> {
+        let count = |own: bool, over: bool| {
+            let all = sessions.all.values().filter(|kept| !own || kept.key == key);
+            all.filter(|kept| over || !kept.records.progress().over).count()
+        };
+        let none = |own: bool, most: usize, what: &str| {
+            let (whose, reason) = match own {
+                true => ("for one key", Reason::Quota),
+                false => ("in all", Reason::Busy),
+            };
+            let text = format!("the depot {what} {most} sessions {whose}, as many as it does");
+            let retry_after = Some(self.soonest(sessions, own.then_some(key)));
+            Err(Denied { reason, retry_after, text })
+        };
+        for (own, kept, known) in
+            [(false, MOST_KEPT.0, MOST_KNOWN.0), (true, MOST_KEPT.1, MOST_KNOWN.1)]
+        {
+            if count(own, false) >= kept {
+                return none(own, kept, "keeps");
+            }
+            if count(own, true) >= known {
+                return none(own, known, "remembers");
             }
         }
+        Ok(())
     }
 
     /// Reserves so much more, within quotas and what the disk has.
-    fn reserve(
-        &self,
-        sessions: &BTreeMap<SessionId, Arc<Kept>>,
-        key: PublicKey,
-        more: ByteCount,
-    ) -> Result<(), Denied> {
+    fn reserve(&self, sessions: &Sessions, key: PublicKey, more: ByteCount) -> Result<(), Denied> {
         let settings = &self.settings;
         let mut ledger = self.ledger();
         let soon = |key| Some(self.soonest(sessions, key));
@@ -303,7 +389,7 @@ impl Spool {
                 Denied { reason: Reason::Busy, retry_after: soon(None), text }
             }
         })?;
-        let stored: ByteCount = sessions.values().map(|kept| kept.records.bytes()).sum();
+        let stored: ByteCount = sessions.all.values().map(|kept| kept.records.bytes()).sum();
         let to_come = ledger.used().saturating_sub(stored);
         let left = rustix::fs::statvfs(&settings.dir)
             .map_or(ByteCount::ZERO, |vfs| ByteCount(vfs.f_bavail.saturating_mul(vfs.f_frsize)));
@@ -328,8 +414,14 @@ impl Spool {
             return Err(Denied::new(Reason::Malformed, text));
         }
         let sessions = self.sessions();
-        self.reserve(&sessions, kept.key, GROW)?;
-        *kept.reserved.lock().expect("no holder panics") += GROW;
+        // Nobody would give back what one that has ended meanwhile reserves.
+        let same = |one: &Arc<Kept>| std::ptr::eq(Arc::as_ptr(one), kept);
+        if kept.is_over() || !sessions.all.get(&kept.id).is_some_and(same) {
+            return Err(Denied::new(Reason::Absent, "this session is over"));
+        }
+        let more = GROW.min(self.ledger().left(kept.key)).max(record);
+        self.reserve(&sessions, kept.key, more)?;
+        *kept.reserved.lock().expect("no holder panics") += more;
         Ok(())
     }
 
@@ -344,13 +436,9 @@ impl Spool {
     }
 
     /// When the next session (of a key) ends, and room may be there.
-    fn soonest(
-        &self,
-        sessions: &BTreeMap<SessionId, Arc<Kept>>,
-        key: Option<PublicKey>,
-    ) -> Duration {
+    fn soonest(&self, sessions: &Sessions, key: Option<PublicKey>) -> Duration {
         let now = clock::wall();
-        let own = sessions.values().filter(|kept| key.is_none_or(|key| kept.key == key));
+        let own = sessions.all.values().filter(|kept| key.is_none_or(|key| kept.key == key));
         let ends = own.map(|kept| kept.expires.saturating_sub(now)).min();
         ends.unwrap_or(LATER).clamp(Duration::from_secs(1), LONGEST)
     }
@@ -358,26 +446,42 @@ impl Spool {
     /// Lets a session's records go; that it was here is known until its time is over.
     fn release(&self, kept: &Kept) -> std::io::Result<()> {
         kept.records.end()?;
+        // Nobody reserves more for it at the same time.
+        let sessions = self.sessions();
         self.settle(kept);
+        drop(sessions);
         self.counted.released.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Removes what is past its time.
-    fn sweep(&self) -> Vec<(Arc<Kept>, std::io::Result<()>)> {
+    fn sweep(&self) -> Vec<Swept> {
         let now = clock::wall();
-        let mut sessions = self.sessions();
-        let past: Vec<_> =
-            sessions.values().filter(|kept| kept.expires <= now).map(Arc::clone).collect();
+        let past: Vec<_> = {
+            let mut sessions = self.sessions();
+            let past = sessions.all.values().filter(|kept| kept.expires <= now);
+            let past: Vec<_> = past.cloned().collect();
+            for kept in &past {
+                sessions.all.remove(&kept.id);
+            }
+            past
+        };
         let removed = past.into_iter().map(|kept| {
-            sessions.remove(&kept.id);
-            let reserved = *kept.reserved.lock().expect("no holder panics");
-            self.ledger().give_back(kept.key, reserved);
-            if !kept.records.progress().over {
+            let (bytes, over) = (kept.records.bytes(), kept.records.progress().over);
+            let gone = kept.records.end();
+            if gone.is_ok() && !over {
                 self.counted.expired.fetch_add(1, Ordering::Relaxed);
             }
-            let gone = kept.records.end().and_then(|()| files::remove(&self.settings.dir, kept.id));
-            (kept, gone)
+            let expired = (gone.is_ok() && !over).then_some(bytes);
+            let gone = gone.and_then(|()| files::remove(&self.settings.dir, kept.id));
+            if gone.is_ok() {
+                let reserved = *kept.reserved.lock().expect("no holder panics");
+                self.ledger().give_back(kept.key, reserved);
+            } else {
+                // Another time: until then it has its room.
+                self.sessions().all.insert(kept.id, Arc::clone(&kept));
+            }
+            Swept { kept, expired, gone }
         });
         removed.collect()
     }
@@ -386,7 +490,7 @@ impl Spool {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         let (sessions, bytes) = {
             let sessions = self.sessions();
-            let live = sessions.values().filter(|kept| !kept.records.progress().over);
+            let live = sessions.all.values().filter(|kept| !kept.records.progress().over);
             let bytes = live.clone().map(|kept| kept.records.bytes()).sum();
             (live.count() as u64, bytes)
         };
@@ -412,9 +516,39 @@ fn disk_failed(error: &std::io::Error) -> Denied {
     Denied { reason: Reason::Busy, retry_after: Some(LATER), text }
 }
 
+/// A session whose time is over.
+struct Swept {
+    kept: Arc<Kept>,
+    /// The bytes that somebody could have claimed until now.
+    expired: Option<ByteCount>,
+    gone: std::io::Result<()>,
+}
+
+impl Sessions {
+    /// The session of `head` if it is here, and whether as the same depot of its plan. If not, it has
+    /// nothing and is over: a header can be replayed under another position by who first saw it.
+    fn known(&self, head: &Head, id: SessionId) -> Result<Option<(Arc<Kept>, bool)>, Denied> {
+        let Some(kept) = self.all.get(&id) else { return Ok(None) };
+        if kept.head.header != head.header {
+            let text = "another session has this number here";
+            return Err(Denied::new(Reason::Stale, text));
+        }
+        if kept.is_over() {
+            return Err(Denied::new(Reason::Absent, "this session is over"));
+        }
+        if kept.head.node == head.node {
+            return Ok(Some((Arc::clone(kept), true)));
+        }
+        if kept.records.forsake() {
+            return Ok(Some((Arc::clone(kept), false)));
+        }
+        Err(Denied::new(Reason::Loop, "the tree comes by this depot twice"))
+    }
+}
+
 /// Goes on with what a depot before left to be passed on.
 pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
-    let all: Vec<_> = spool.sessions().values().cloned().collect();
+    let all: Vec<_> = spool.sessions().all.values().cloned().collect();
     for kept in all {
         forward::start(depot, spool, &kept);
     }
@@ -422,21 +556,41 @@ pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
 
 /// Removes what is past its time: to be called now and then.
 pub(super) fn sweep(depot: &Depot, spool: &Spool) {
-    for (kept, gone) in tokio::task::block_in_place(|| spool.sweep()) {
-        if let Err(e) = gone {
+    for Swept { kept, expired, gone } in tokio::task::block_in_place(|| spool.sweep()) {
+        if let Err(e) = gone
+            && !kept.stuck.swap(true, Ordering::Relaxed)
+        {
             depot.warn(format!("session {} in the spool: {e}", kept.id));
         }
-        tell(depot, &kept, "expired", String::new());
+        if let Some(bytes) = expired {
+            tell(depot, &kept, "expired", (String::new(), bytes));
+        }
     }
 }
 
-/// Tells of a session.
-fn tell(depot: &Depot, kept: &Kept, what: &'static str, place: String) {
+/// Makes safe what came, and does once what is to be done when that is all.
+async fn sync(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> std::io::Result<()> {
+    let working = Arc::clone(kept);
+    let synced = tokio::task::spawn_blocking(move || working.records.sync()).await;
+    let progress = synced.map_err(std::io::Error::other)??;
+    if progress.all_safe && !progress.over && !kept.told.swap(true, Ordering::Relaxed) {
+        spool.settle(kept);
+        spool.counted.deposited.fetch_add(1, Ordering::Relaxed);
+        tell(depot, kept, "kept", (String::new(), progress.bytes));
+    }
+    Ok(())
+}
+
+/// Tells of a session, of whom it is about and how much there is.
+fn tell(depot: &Depot, kept: &Kept, what: &'static str, (place, bytes): (String, ByteCount)) {
     depot.tell(Told::Kept(DepotKept {
         what,
         session: kept.id.to_string(),
         key: kept.key.fingerprint().to_string(),
-        bytes: kept.records.bytes(),
+        bytes,
         place,
     }));
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use super::*;
 
 mod hops;
+mod spool;
 
 /// Remembers what it is told.
 #[derive(Default)]

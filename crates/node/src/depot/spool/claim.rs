@@ -15,7 +15,7 @@ use super::{Kept, Spool, disk_failed, tell};
 use crate::pubkey::PublicKey;
 
 /// The session that is asked for, if who asks has its key.
-fn judge(depot: &Depot, spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
+fn judge(spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
     let no = |reason, text: &str| Err(refusal(0, reason, text).into());
     let Some(Asked::Claim(claim)) = header.session.spool else {
         return no(Reason::Malformed, "the header does not say what is claimed");
@@ -27,7 +27,12 @@ fn judge(depot: &Depot, spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Cl
     if capability != Some(header.sender) || !header.is_signed() {
         return no(Reason::NotAuthorised, "the ticket is not that of this session");
     }
-    once(depot, header, 0)?;
+    // A claim that was heard elsewhere is none here.
+    let nodes = kept.head.header.session.nodes();
+    let here = nodes.get(usize::from(kept.head.node)).map(|node| &node.hop.place);
+    if here != Some(&header.session.destination.place) {
+        return no(Reason::NotAuthorised, "this claim is for another depot");
+    }
     Ok((kept, claim))
 }
 
@@ -43,15 +48,18 @@ pub(in crate::depot) async fn claim(
         let text = "this depot keeps no sessions: it has no --spool";
         return Err(refusal(0, Reason::Absent, text).into());
     };
-    let (kept, claim) = judge(depot, spool, &header)?;
+    let (kept, claim) = judge(spool, &header)?;
     drop(stranger);
     known.to = format!("claim of {}", kept.id);
     let seat = Seat::take(depot, PublicKey(header.sender), flow, 0)?;
+    // Remembered only while there is a seat, and for each session by itself.
+    once(&kept.claims, &header, 0)?;
     flow.touch();
     if claim.wish == Wish::Release {
+        let bytes = kept.records.bytes();
         let released = tokio::task::block_in_place(|| spool.release(&kept));
         released.map_err(|e| Ended::from(disk_failed(&e)))?;
-        tell(depot, &kept, "released", String::new());
+        tell(depot, &kept, "released", (String::new(), bytes));
         socket.write_all(&Answer::Accepted.write()).await?;
         return Ok(());
     }
@@ -63,7 +71,7 @@ pub(in crate::depot) async fn claim(
         ended = work => ended,
         ended = seat.idle() => Err(ended),
     };
-    tell(depot, &kept, "claimed", String::new());
+    tell(depot, &kept, "claimed", (String::new(), kept.records.bytes()));
     ended
 }
 

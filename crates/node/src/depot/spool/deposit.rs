@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use packtrain_io::clock;
 use packtrain_proto::session::spool::{
-    FRAME_HEAD, Frame, Head, Policy, Spool as Asked, is_genuine,
+    FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine,
 };
 use packtrain_proto::session::{Answer, Header, Reason, Refusal, WINDOW};
 use packtrain_units::{ByteCount, Duration};
@@ -16,8 +16,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::Depot;
 use super::super::relay::{Ended, Flow, Known, Seat, let_in, refusal};
+use super::bringers::Bringing;
 use super::store::Appended;
-use super::{Denied, Kept, Spool, disk_failed, forward, tell};
+use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
 
 /// How far ahead of a slow branch that all wait for, or that is dropped, a session may be.
 pub(super) const AHEAD: u64 = 256;
@@ -45,14 +46,16 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
     let Some(Asked::Deposit(deposit)) = &session.spool else {
         return no(Reason::Malformed, "the header does not say what is deposited".into());
     };
-    let nodes = session.nodes();
-    let Some(mut own) = nodes.get(position) else {
-        return no(Reason::Malformed, "the route has no depot for this position".into());
-    };
-    let mut depth = 1;
-    while let Some(parent) = own.parent.and_then(|parent| nodes.get(usize::from(parent))) {
-        (own, depth) = (parent, depth + 1);
+    // Depots do not add to it: whoever did wants it to look like another.
+    if !header.trail.is_empty() {
+        return no(Reason::Malformed, "a deposit's header has no trail".into());
     }
+    let nodes = session.nodes();
+    if position >= nodes.len() {
+        return no(Reason::Malformed, "the route has no depot for this position".into());
+    }
+    // All of it, so that who sends hears of it and not a depot that tries on.
+    let depth = deepest(&nodes);
     let most = depot.hop_limit.min(usize::from(session.hop_limit));
     if depth > most {
         return no(Reason::TooLong, format!("{depth} depots in a row; {most} are allowed"));
@@ -68,9 +71,29 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
         return no(Reason::Forbidden, text);
     }
     if session.sent + deposit.keep <= now {
-        return no(Reason::Absent, "the time of this session is over".into());
+        let text = "the time of this session is over, or the sender's clock is behind the depot's";
+        return no(Reason::Absent, text.into());
     }
     Ok(Head { node, header })
+}
+
+/// The most depots in a row.
+fn deepest(nodes: &[Node<'_>]) -> usize {
+    let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        // A parent is an earlier one.
+        let above = node.parent.and_then(|parent| depths.get(usize::from(parent)));
+        depths.push(above.copied().unwrap_or(0) + 1);
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+/// Why a session that is over takes nothing more.
+fn over(kept: &Kept) -> Ended {
+    if kept.records.progress().forsaken {
+        return Ended::Failed("the session came as another depot of its plan".into());
+    }
+    refusal(usize::from(kept.head.node), Reason::Absent, "this session is over").into()
 }
 
 /// Serves a connection that brings records.
@@ -104,14 +127,15 @@ pub(in crate::depot) async fn deposit(
     flow.touch();
     let kept =
         tokio::task::block_in_place(|| spool.admit(head)).map_err(Ended::from).map_err(refused)?;
+    let mut bringing = kept.bringers.join();
+    let displaced = bringing.left();
     forward::start(depot, spool, &kept);
     socket.write_all(&Answer::Accepted.write()).await?;
-    let before = kept.records.progress();
     // Halves of their own: one is read while the other is written.
     let (mut read, mut write) = socket.split();
     let work = async {
         tokio::select! {
-            ended = take_in(depot, spool, &kept, &mut read, flow) => ended?,
+            ended = take_in((depot, spool), (&kept, &bringing), &mut read, flow) => ended?,
             ended = answer(&kept, &mut write) => return ended,
         }
         // All is here, and soon it is safe.
@@ -120,25 +144,19 @@ pub(in crate::depot) async fn deposit(
     let work = async {
         tokio::select! {
             ended = work => ended,
-            failed = keep_safe(depot, &kept) => Err(failed),
+            failed = keep_safe(depot, spool, &kept) => Err(failed),
         }
     };
     let ended = tokio::select! {
         ended = work => ended,
         ended = seat.idle() => Err(ended),
+        () = displaced => Err(Ended::Failed("another connection brings this session".into())),
     };
     // Whatever ended it, what came is kept: the sender goes on from there.
-    let synced = sync(&kept).await;
+    let synced = sync(depot, spool, &kept).await;
     match (ended, synced) {
         (Ok(()), Err(e)) => Err(disk_failed(&e).into()),
-        (Ok(()), Ok(())) => {
-            if !before.all_safe {
-                spool.settle(&kept);
-                spool.counted.deposited.fetch_add(1, Ordering::Relaxed);
-                tell(depot, &kept, "kept", String::new());
-            }
-            Ok(())
-        }
+        (Ok(()), Ok(())) => Ok(()),
         (Err(Ended::Refused(refusal)), _) => {
             spool.counted.refused.fetch_add(1, Ordering::Relaxed);
             let answer = Answer::Refused(refusal.clone()).write();
@@ -166,9 +184,8 @@ fn session_of(head: &Head) -> packtrain_proto::session::SessionId {
 
 /// Reads records until the last one is here.
 async fn take_in(
-    depot: &Depot,
-    spool: &Arc<Spool>,
-    kept: &Kept,
+    (depot, spool): (&Depot, &Arc<Spool>),
+    (kept, bringing): (&Kept, &Bringing<'_>),
     read: &mut ReadHalf<'_>,
     flow: &Flow,
 ) -> Result<(), Ended> {
@@ -176,7 +193,7 @@ async fn take_in(
     let mut head = [0; FRAME_HEAD];
     let mut record = Vec::new();
     while !kept.records.progress().all {
-        hold_back(kept, flow).await;
+        hold_back(kept, flow).await?;
         read.read_exact(&mut head).await?;
         let frame = Frame::read(&head).map_err(|e| refusal(0, Reason::Malformed, e.to_string()))?;
         let Frame::Record { number, last, len } = frame else {
@@ -185,44 +202,56 @@ async fn take_in(
         record.resize(len as usize, 0);
         read.read_exact(&mut record).await?;
         depot.counters.up.fetch_add(u64::from(len), Ordering::Relaxed);
-        flow.up.fetch_add(u64::from(len), Ordering::Relaxed);
-        flow.touch();
-        let work = || -> Result<(), Ended> {
+        let work = || -> Result<Appended, Ended> {
             if !is_genuine(kept.id, &sender, number, last, &record) {
                 let text = format!("record {number} is not what the sender signed");
                 return Err(refusal(0, Reason::Malformed, text).into());
             }
             spool.grow(kept, ByteCount(len.into()))?;
             match kept.records.append(number, last, &record) {
-                Ok(Appended::New | Appended::Known) => Ok(()),
                 Ok(Appended::Gap) => {
+                    // What was here before is not any more: it comes again from where that ends.
                     let text = format!("record {number} comes before one that is missing");
-                    Err(refusal(0, Reason::Malformed, text).into())
+                    let no = refusal(0, Reason::Busy, text);
+                    Err(Refusal { retry_after: Some(SOON), ..no }.into())
                 }
+                Ok(appended) => Ok(appended),
                 Err(e) => Err(disk_failed(&e).into()),
             }
         };
-        tokio::task::block_in_place(work)?;
+        // What was here is nothing that moves: whoever saw it go by can bring it.
+        if tokio::task::block_in_place(work)? == Appended::New {
+            flow.up.fetch_add(u64::from(len), Ordering::Relaxed);
+            flow.touch();
+            bringing.brought(clock::now());
+        }
         if kept.is_over() {
-            return Err(refusal(0, Reason::Absent, "this session is over").into());
+            return Err(over(kept));
         }
     }
     Ok(())
 }
 
 /// Waits for the branches that all wait for.
-async fn hold_back(kept: &Kept, flow: &Flow) {
+async fn hold_back(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
     for branch in kept.branches.iter().filter(|branch| branch.policy == Policy::Wait) {
         let mut have = branch.have.subscribe();
-        while *have.borrow_and_update() + AHEAD <= kept.records.progress().written {
+        loop {
+            if let Stage::Left(refusal) = &*branch.stage.lock().expect("no holder panics") {
+                return Err(refusal.clone().into());
+            }
+            if *have.borrow_and_update() + AHEAD > kept.records.progress().written {
+                break;
+            }
             // Nothing moves, and that is as it should be.
             let _ = tokio::time::timeout(REST.to_std() * 10, have.changed()).await;
             flow.touch();
             if kept.is_over() {
-                return;
+                return Err(over(kept));
             }
         }
     }
+    Ok(())
 }
 
 /// Tells how much is safe, until all is.
@@ -232,7 +261,7 @@ async fn answer(kept: &Kept, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
     loop {
         let now = *progress.borrow_and_update();
         if now.over {
-            return Err(refusal(0, Reason::Absent, "this session is over").into());
+            return Err(over(kept));
         }
         let have = Frame::Have { records: now.safe, all: now.all_safe };
         if told != Some(have) {
@@ -251,7 +280,7 @@ async fn answer(kept: &Kept, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
 }
 
 /// Makes safe what comes, for as long as something comes.
-async fn keep_safe(depot: &Depot, kept: &Arc<Kept>) -> Ended {
+async fn keep_safe(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> Ended {
     let mut progress = kept.records.watch();
     loop {
         let now = *progress.borrow_and_update();
@@ -259,16 +288,10 @@ async fn keep_safe(depot: &Depot, kept: &Arc<Kept>) -> Ended {
             let _ = progress.changed().await;
             continue;
         }
-        if let Err(e) = sync(kept).await {
+        if let Err(e) = sync(depot, spool, kept).await {
             depot.warn(format!("session {} in the spool: {e}", kept.id));
             return disk_failed(&e).into();
         }
         tokio::time::sleep(REST.to_std()).await;
     }
-}
-
-pub(super) async fn sync(kept: &Arc<Kept>) -> std::io::Result<()> {
-    let kept = Arc::clone(kept);
-    let synced = tokio::task::spawn_blocking(move || kept.records.sync()).await;
-    synced.map_err(std::io::Error::other)?.map(|_| ())
 }

@@ -2,7 +2,7 @@
 //!
 //! `head` says whose it is and is written first, `records` has the records one behind the other,
 //! `mark` says how many of them are safe. A directory without a head is one that was being made
-//! when its depot ended.
+//! or removed when its depot ended, unless there are records that are not marked to be over.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use packtrain_proto::session::SessionId;
-use packtrain_proto::session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT};
+use packtrain_proto::session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, newest};
 
 use super::store::Disk;
 
@@ -38,7 +38,12 @@ pub(super) fn directory(spool: &Path, session: SessionId) -> PathBuf {
 /// Makes a session's directory, head last, so that it survives whatever comes.
 pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Result<Files> {
     let dir = directory(spool, session);
-    DirBuilder::new().mode(0o700).create(&dir)?;
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::other(
+            "what this depot has of the session is damaged: its owner can remove it",
+        ),
+        _ => e,
+    })?;
     let made = || {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(NEW_HEAD))?;
@@ -60,7 +65,7 @@ pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Resul
 pub(super) enum Found {
     /// A session.
     Session(Box<Head>, Files),
-    /// One that was being made when its depot ended: it is gone now.
+    /// One that was being made or removed when its depot ended: it is gone now.
     Unfinished,
 }
 
@@ -71,6 +76,9 @@ pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
     let file = match File::open(dir.join(HEAD)) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            if is_live(&dir, session)? {
+                return Err(bad("its head is missing"));
+            }
             remove(spool, session)?;
             return Ok(Found::Unfinished);
         }
@@ -84,6 +92,22 @@ pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
     }
     let files = Files { records: open(&dir.join(RECORDS))?, mark: open(&dir.join(MARK))? };
     Ok(Found::Session(Box::new(head), files))
+}
+
+/// Whether there are records, and nothing says that they are over.
+fn is_live(dir: &Path, session: SessionId) -> io::Result<bool> {
+    let there = |name: &str| match OpenOptions::new().read(true).open(dir.join(name)) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    };
+    let Some(records) = there(RECORDS)? else { return Ok(false) };
+    if records.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let Some(mark) = there(MARK)? else { return Ok(true) };
+    let marks = Files { records, mark }.read_marks()?;
+    Ok(newest(session, &marks).is_none_or(|mark| !mark.over))
 }
 
 /// Removes a session's directory, the head first: without it the rest is nobody's.
@@ -117,7 +141,14 @@ const LOCK: &str = "lock";
 
 /// Takes a spool for one depot alone; making it if it is not there.
 pub(super) fn lock(spool: &Path) -> io::Result<File> {
+    let missing = spool.ancestors().take_while(|dir| !dir.exists());
+    // A relative path ends with an empty one, which is where we are.
+    let made: Vec<_> = missing.filter(|dir| !dir.as_os_str().is_empty()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(spool)?;
+    for dir in made {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
     let lock = open(&spool.join(LOCK))?;
     lock.try_lock().map_err(|_| {
         io::Error::new(io::ErrorKind::WouldBlock, "another depot has it: one spool for each")

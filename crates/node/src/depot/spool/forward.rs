@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 
 use packtrain_io::clock;
 use packtrain_proto::session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
-use packtrain_proto::session::{Answer, Refusal};
+use packtrain_proto::session::{Answer, Reason, Refusal};
 use packtrain_units::{Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::ReadHalf;
 
 use super::super::Depot;
-use super::super::relay::{Ended, connect, read_answer};
+use super::super::relay::{Ended, connect, read_answer, refusal};
 use super::deposit::AHEAD;
-use super::{Branch, Kept, Spool, tell};
+use super::{Branch, Kept, Spool, Stage, tell};
 
 /// How long a depot behind has to answer.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -28,74 +28,129 @@ const DROPPED_AFTER: u32 = 3;
 enum Fault {
     /// It may work another time.
     Passing(String, Option<Duration>),
+    /// The same is refused every time.
+    Final(Refusal),
     /// The session is over, or the branch is to be left.
     Over,
     /// Record so and so on our disk is not what the sender signed.
     Damaged(u64),
 }
 
-/// Passes a session on to each depot behind, if nobody does yet.
-pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
-    if std::mem::replace(&mut *kept.started.lock().expect("no holder panics"), true) {
-        return;
-    }
-    for at in 0..kept.branches.len() {
-        let (depot, spool, kept) = (Arc::clone(depot), Arc::clone(spool), Arc::clone(kept));
-        tokio::spawn(async move { forward(&depot, &spool, &kept, at).await });
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.reason.passes() {
+            true => Self::Passing(refusal.text, refusal.retry_after),
+            false => Self::Final(refusal),
+        }
     }
 }
 
-async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, at: usize) {
-    let branch = &kept.branches[at];
+/// Passes a session on to each depot behind, if nobody does yet.
+pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
+    for (at, branch) in kept.branches.iter().enumerate() {
+        {
+            let mut stage = branch.stage.lock().expect("no holder panics");
+            if matches!(*stage, Stage::Running | Stage::Done) {
+                continue;
+            }
+            *stage = Stage::Running;
+        }
+        let (depot, spool, kept) = (Arc::clone(depot), Arc::clone(spool), Arc::clone(kept));
+        tokio::spawn(async move {
+            let branch = &kept.branches[at];
+            let became = forward(&depot, &spool, &kept, branch).await;
+            *branch.stage.lock().expect("no holder panics") = became;
+        });
+    }
+}
+
+/// How often a branch failed, and how long to wait before it is tried again.
+struct Tries {
+    failures: u32,
+    pause: Duration,
+}
+
+async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Stage {
     let place = branch.hop.place.to_string();
-    let (mut failures, mut pause) = (0, PAUSES.0);
+    let fresh = || Tries { failures: 0, pause: PAUSES.0 };
+    let mut tries = fresh();
     let mut warned = false;
     while !kept.is_over() {
         let before = *branch.have.borrow();
-        let fault = match push(depot, kept, branch).await {
+        let fault = match push(depot, spool, kept, branch).await {
             Ok(()) => {
                 spool.counted.forwarded.fetch_add(1, Ordering::Relaxed);
-                tell(depot, kept, "forwarded", place);
+                tell(depot, kept, "forwarded", (place, kept.records.bytes()));
                 branch.have.send_replace(u64::MAX / 2);
-                return;
+                return Stage::Done;
             }
             Err(fault) => fault,
         };
-        if *branch.have.borrow() > before {
-            (failures, pause) = (0, PAUSES.0);
+        let have = *branch.have.borrow();
+        if have > before {
+            tries = fresh();
         }
-        failures += 1;
+        let slow = matches!(fault, Fault::Over);
         let (text, wait) = match fault {
-            Fault::Over if kept.is_over() => return,
+            Fault::Over if kept.is_over() => return Stage::Done,
             Fault::Over => ("it is too slow".to_owned(), None),
-            Fault::Damaged(number) => {
-                // It comes again when the sender or the depot before does.
-                let text = format!("record {number} is damaged on this depot's disk");
-                depot.warn(format!("session {}: {text}", kept.id));
-                if let Err(e) = tokio::task::block_in_place(|| kept.records.cut(number)) {
-                    depot.warn(format!("session {}: {e}", kept.id));
-                }
-                (text, None)
-            }
+            Fault::Damaged(number) => match damaged(depot, kept, number) {
+                Ok(text) => (text, None),
+                Err(refusal) => return left(depot, spool, kept, (place, refusal)),
+            },
+            Fault::Final(refusal) => return left(depot, spool, kept, (place, refusal)),
             Fault::Passing(text, wait) => (text, wait),
         };
-        let slow = *branch.have.borrow() + AHEAD <= kept.records.progress().written;
-        if branch.policy == Policy::Drop && (failures >= DROPPED_AFTER || slow) {
+        // Who has what is safe here lacks nothing: its depot closes what is silent for long.
+        tries.failures += u32::from(have < kept.records.progress().safe);
+        if branch.policy == Policy::Drop && (tries.failures >= DROPPED_AFTER || slow) {
             spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
             depot.warn(format!("session {}: the branch {place} is dropped: {text}", kept.id));
-            tell(depot, kept, "dropped", place);
-            return;
+            tell(depot, kept, "dropped", (place, kept.records.bytes()));
+            return Stage::Done;
         }
-        if !std::mem::replace(&mut warned, true) {
+        if tries.failures > 0 && !std::mem::replace(&mut warned, true) {
             let text = format!("session {} to {place}: {text}; trying on", kept.id);
             depot.warn(text);
         }
-        let wait = wait.unwrap_or(pause).clamp(PAUSES.0, PAUSES.1);
-        pause = (pause + pause).min(PAUSES.1);
+        let wait = wait.unwrap_or(tries.pause).clamp(PAUSES.0, PAUSES.1);
+        tries.pause = (tries.pause + tries.pause).min(PAUSES.1);
         let mut progress = kept.records.watch();
         let over = progress.wait_for(|progress| progress.over);
         let _ = tokio::time::timeout(wait.to_std(), over).await;
+        // Until there is more or the end, there is nothing to say.
+        while !kept.is_over() {
+            let more = progress.wait_for(|now| now.over || now.all || now.written > have);
+            if tokio::time::timeout(PAUSES.1.to_std(), more).await.is_ok() {
+                break;
+            }
+        }
     }
+    Stage::Done
+}
+
+/// Leaves a branch: nothing is gained by trying on.
+fn left(depot: &Depot, spool: &Spool, kept: &Kept, (place, refusal): (String, Refusal)) -> Stage {
+    spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
+    depot.warn(format!("session {}: the branch {place} is left: {}", kept.id, refusal.text));
+    let text = format!("the branch {place}: {}", refusal.text);
+    tell(depot, kept, "dropped", (place, kept.records.bytes()));
+    Stage::Left(Refusal { text, retry_after: None, ..refusal })
+}
+
+/// A damaged record comes again, if somebody is there who has it; else all is kept as it is.
+fn damaged(depot: &Depot, kept: &Kept, number: u64) -> Result<String, Refusal> {
+    let text = format!("record {number} is damaged on this depot's disk");
+    depot.warn(format!("session {}: {text}", kept.id));
+    match tokio::task::block_in_place(|| kept.records.cut(number)) {
+        Ok(true) => {}
+        Ok(false) => {
+            let text = format!("{text}, and who brought it has left");
+            return Err(refusal(usize::from(kept.head.node), Reason::Absent, text));
+        }
+        Err(e) => depot.warn(format!("session {}: {e}", kept.id)),
+    }
+    Ok(text)
 }
 
 fn passing(text: impl std::fmt::Display) -> Fault {
@@ -103,11 +158,15 @@ fn passing(text: impl std::fmt::Display) -> Fault {
 }
 
 /// One connection to a depot behind, to the end of the session.
-async fn push(depot: &Depot, kept: &Kept, branch: &Branch) -> Result<(), Fault> {
-    let refused = |refusal: Refusal| Fault::Passing(refusal.text, refusal.retry_after);
+async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Result<(), Fault> {
+    // Nobody closes it.
+    let _turn = spool.forwards.acquire().await;
+    if kept.is_over() {
+        return Err(Fault::Over);
+    }
     let socket = connect(depot, &branch.hop, usize::from(branch.node)).await;
     let mut socket = socket.map_err(|ended| match ended {
-        Ended::Refused(refusal) => refused(refusal),
+        Ended::Refused(refusal) => Fault::from(refusal),
         Ended::Failed(text) => passing(text),
     })?;
     let mut hello = kept.head.header.write();
@@ -119,7 +178,7 @@ async fn push(depot: &Depot, kept: &Kept, branch: &Branch) -> Result<(), Fault> 
     let answer = tokio::time::timeout(ANSWER.to_std(), greeted).await;
     match answer.map_err(|_| passing("the next depot does not answer"))?? {
         Answer::Accepted => {}
-        Answer::Refused(refusal) => return Err(refused(refusal)),
+        Answer::Refused(refusal) => return Err(refusal.into()),
     }
     let (mut read, mut write) = socket.split();
     let first = tokio::time::timeout(ANSWER.to_std(), heard(&mut read, branch)).await;
@@ -159,7 +218,11 @@ async fn heard(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool, Fault> 
             let mut answer = vec![0; len as usize];
             read.read_exact(&mut answer).await.map_err(passing)?;
             match Answer::read(&answer).map_err(passing)? {
-                Answer::Refused(refusal) => Err(Fault::Passing(refusal.text, refusal.retry_after)),
+                // A record spoilt on its way is right the next time.
+                Answer::Refused(refusal) if refusal.reason == Reason::Malformed => {
+                    Err(passing(refusal.text))
+                }
+                Answer::Refused(refusal) => Err(refusal.into()),
                 Answer::Accepted => Err(passing("a refusal that is none")),
             }
         }
@@ -196,20 +259,33 @@ async fn send(
             continue;
         }
         let read = tokio::task::block_in_place(|| {
-            let read = kept.records.read(next)?;
-            let genuine = read.as_ref().is_none_or(|(last, record)| {
-                is_genuine(kept.id, &kept.head.header.sender, next, *last, record)
-            });
-            Ok::<_, std::io::Error>(if genuine { Ok(read) } else { Err(next) })
+            // Once more: what was spoilt between disk and here need not be damaged.
+            genuine(kept, next)
+                .and_then(|read| if read.is_err() { genuine(kept, next) } else { Ok(read) })
         });
         let read = read.map_err(passing)?.map_err(Fault::Damaged)?;
-        let Some((last, record)) = read else { continue };
+        let Some((last, record)) = read else {
+            // It was cut off, or all is over.
+            let _ = progress.changed().await;
+            continue;
+        };
         let frame = Frame::Record { number: next, last, len: record.len() as u32 };
         write.write_all(&frame.write()).await.map_err(passing)?;
         write.write_all(&record).await.map_err(passing)?;
         depot.counters.up.fetch_add(record.len() as u64, Ordering::Relaxed);
         next += 1;
     }
+}
+
+type Read = Option<(bool, Vec<u8>)>;
+
+/// A record as its sender signed it, if it is here; else its number.
+fn genuine(kept: &Kept, number: u64) -> std::io::Result<Result<Read, u64>> {
+    let read = kept.records.read(number)?;
+    let good = read.as_ref().is_none_or(|(last, record)| {
+        is_genuine(kept.id, &kept.head.header.sender, number, *last, record)
+    });
+    Ok(if good { Ok(read) } else { Err(number) })
 }
 
 /// Ends when the session does.

@@ -40,6 +40,13 @@ impl Ledger {
         self.used
     }
 
+    /// What is left for one key.
+    pub(super) fn left(&self, key: PublicKey) -> ByteCount {
+        let own = self.keys.get(&key).copied().unwrap_or_default();
+        let all = self.quota.saturating_sub(self.used);
+        self.key_quota.saturating_sub(own).min(all)
+    }
+
     /// Reserves so much more for a session of `key`.
     pub(super) fn reserve(&mut self, key: PublicKey, more: ByteCount) -> Result<(), Short> {
         let own = self.keys.get(&key).copied().unwrap_or_default();
@@ -107,6 +114,7 @@ mod tests {
                         n if all(&held) + n > 100 => Err(Short::Spool),
                         _ => Ok(()),
                     };
+                    prop_assert_eq!(ledger.left(key) >= bytes, want.is_ok());
                     prop_assert_eq!(ledger.reserve(key, bytes), want);
                     if want.is_ok() {
                         held.push((key, bytes));

@@ -34,6 +34,8 @@ pub(super) trait Disk: Send + Sync {
 pub(super) struct Progress {
     /// Records that can be read.
     pub(super) written: u64,
+    /// The bytes that they have.
+    pub(super) bytes: ByteCount,
     /// Whether the last one is among them.
     pub(super) all: bool,
     /// Records that are safe.
@@ -42,6 +44,8 @@ pub(super) struct Progress {
     pub(super) all_safe: bool,
     /// Nobody wants it any more.
     pub(super) over: bool,
+    /// It is over because it had nothing and another takes its place.
+    pub(super) forsaken: bool,
 }
 
 /// What came of a record.
@@ -61,6 +65,7 @@ struct State {
     bytes: u64,
     all: bool,
     over: bool,
+    forsaken: bool,
 }
 
 /// The records of one session.
@@ -74,43 +79,43 @@ pub(super) struct Records<D> {
 }
 
 impl<D: Disk> Records<D> {
-    /// What is on the disk, new or left by a depot before. Also says what is wrong, if something
-    /// is: then there is less than was told to be safe.
+    /// What is on the disk, new or left by a depot before. Also says what is wrong, if there is less
+    /// than was told to be safe.
+    ///
+    /// # Errors
+    /// What the disk says; records without a mark, of which nobody knows how many are whole.
     pub(super) fn open(session: SessionId, disk: D) -> io::Result<(Self, Option<String>)> {
         let marks = disk.read_marks()?;
         let len = disk.records_len()?;
-        let found = newest(session, &marks);
         let mut damage = None;
-        if found.is_none() {
-            if len > 0 {
-                damage = Some("no mark of it is whole".to_owned());
+        let mut mark = match newest(session, &marks) {
+            Some(mark) => mark,
+            // There is a mark before there is a record, so a missing one means something.
+            None if len > 0 => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "no mark of it is whole"));
             }
-            // There is a mark before there is a record, so that a missing one means something.
-            disk.write_mark(0, &Mark::default().write(session))?;
-            disk.sync_mark()?;
-        }
-        let mut mark = found.unwrap_or_default();
+            None => {
+                put(&disk, session, &Mark::default())?;
+                Mark::default()
+            }
+        };
         if !mark.over && len < mark.bytes.get() {
             damage = Some(format!("{} of records are missing", mark.bytes.get() - len));
-            let whole = len / RECORD as u64;
-            let bytes = ByteCount(whole * RECORD as u64);
-            mark = Mark { records: whole, bytes, all: false, ..mark };
+            let records = len / RECORD as u64;
+            let bytes = ByteCount(records * RECORD as u64);
+            mark = Mark { count: mark.count + 1, records, bytes, all: false, over: false };
+            // Before there are new records that the higher one would count.
+            put(&disk, session, &mark)?;
         }
         // What is behind the mark was told to nobody, and nobody knows whether it is whole.
         if len > mark.bytes.get() {
             disk.cut_records(mark.bytes.get())?;
         }
-        let state = State {
-            records: mark.records,
-            bytes: mark.bytes.get(),
-            all: mark.all,
-            over: mark.over,
-        };
         let records = Self {
             disk,
             session,
             progress: watch::Sender::new(Progress::default()),
-            state: Mutex::new(state),
+            state: Mutex::new(State::of(&mark)),
             mark: Mutex::new(mark),
         };
         records.tell(&records.state(), &mark);
@@ -121,13 +126,21 @@ impl<D: Disk> Records<D> {
         self.state.lock().expect("no holder panics")
     }
 
+    fn marked(&self) -> MutexGuard<'_, Mark> {
+        self.mark.lock().expect("no holder panics")
+    }
+
+    /// Tells how far it is. Whoever calls holds the state, so that what is told and what can be read
+    /// are the same.
     fn tell(&self, state: &State, mark: &Mark) {
         self.progress.send_replace(Progress {
             written: state.records,
+            bytes: ByteCount(state.bytes),
             all: state.all,
             safe: mark.records.min(state.records),
             all_safe: mark.all && state.all,
             over: state.over,
+            forsaken: state.forsaken,
         });
     }
 
@@ -143,7 +156,7 @@ impl<D: Disk> Records<D> {
 
     /// The bytes there are.
     pub(super) fn bytes(&self) -> ByteCount {
-        ByteCount(self.state().bytes)
+        self.progress().bytes
     }
 
     /// Writes the next record. Whoever calls has verified it.
@@ -161,29 +174,34 @@ impl<D: Disk> Records<D> {
         state.all = last;
         self.progress.send_modify(|progress| {
             (progress.written, progress.all) = (state.records, state.all);
+            progress.bytes = ByteCount(state.bytes);
         });
         Ok(Appended::New)
     }
 
     /// Makes safe what is written by now, and then tells.
+    ///
+    /// # Errors
+    /// What the disk says. If it did not take records, those behind the mark are gone: a system tells
+    /// such a failure once and then takes the same pages for written.
     pub(super) fn sync(&self) -> io::Result<Progress> {
-        let mut mark = self.mark.lock().expect("no holder panics");
+        let mut mark = self.marked();
         let next = {
             let state = self.state();
             let bytes = ByteCount(state.bytes);
-            Mark {
-                count: mark.count + 1,
-                records: state.records,
-                bytes,
-                all: state.all,
-                over: state.over,
-            }
+            let (records, all, over) = (state.records, state.all, state.over);
+            Mark { count: mark.count + 1, records, bytes, all, over }
         };
         if (Mark { count: mark.count, ..next }) != *mark {
-            self.disk.sync_records()?;
-            let at = next.count % 2 * MARK_SLOT;
-            self.disk.write_mark(at, &next.write(self.session))?;
-            self.disk.sync_mark()?;
+            if let Err(e) = self.disk.sync_records() {
+                let mut state = self.state();
+                *state = State::of(&mark);
+                // What cannot be cut off now is when the spool is opened.
+                let _ = self.disk.cut_records(state.bytes);
+                self.tell(&state, &mark);
+                return Err(e);
+            }
+            put(&self.disk, self.session, &next)?;
             *mark = next;
         }
         self.tell(&self.state(), &mark);
@@ -209,25 +227,70 @@ impl<D: Disk> Records<D> {
         Ok(Some((last, record)))
     }
 
-    /// Leaves only what is before record `number`: it is damaged. Comes again if its sender does.
-    pub(super) fn cut(&self, number: u64) -> io::Result<()> {
-        {
-            let mut state = self.state();
-            if number >= state.records {
-                return Ok(());
-            }
-            (state.records, state.bytes, state.all) = (number, number * RECORD as u64, false);
-            self.disk.cut_records(state.bytes)?;
+    /// Leaves only what is before record `number`, which is damaged, so that it comes again. False if
+    /// everything was told to be safe: then nobody is there who could send it, and all stays.
+    pub(super) fn cut(&self, number: u64) -> io::Result<bool> {
+        let mut mark = self.marked();
+        if mark.all || mark.over {
+            return Ok(false);
         }
-        self.sync().map(|_| ())
+        let bytes = ByteCount(number.saturating_mul(RECORD as u64));
+        if number < mark.records {
+            let lower = Mark { count: mark.count + 1, records: number, bytes, ..*mark };
+            // Before there are new records that the higher one would count.
+            put(&self.disk, self.session, &lower)?;
+            *mark = lower;
+        }
+        let mut state = self.state();
+        let mut cut = Ok(());
+        if number < state.records && !state.over {
+            *state = State { records: number, bytes: bytes.get(), ..State::default() };
+            cut = self.disk.cut_records(state.bytes);
+        }
+        self.tell(&state, &mark);
+        cut.map(|()| true)
     }
 
-    /// Nobody wants it any more: its records go, the knowledge that it was here stays.
+    /// Nobody wants it any more: its records go, the knowledge that it was here stays. If that fails,
+    /// nothing has changed.
     pub(super) fn end(&self) -> io::Result<()> {
-        *self.state() = State { over: true, ..State::default() };
-        self.sync()?;
+        let mut mark = self.marked();
+        if !mark.over {
+            let over = Mark { count: mark.count + 1, over: true, ..Mark::default() };
+            put(&self.disk, self.session, &over)?;
+            *mark = over;
+        }
+        let mut state = self.state();
+        *state = State::of(&mark);
+        self.tell(&state, &mark);
+        drop(state);
         self.disk.cut_records(0)
     }
+
+    /// Takes nothing more, if nothing has come yet; says whether that is so. The disk is not told.
+    pub(super) fn forsake(&self) -> bool {
+        let mark = self.marked();
+        let mut state = self.state();
+        let empty = state.records == 0 && !state.over;
+        if empty {
+            (state.over, state.forsaken) = (true, true);
+            self.tell(&state, &mark);
+        }
+        empty
+    }
+}
+
+impl State {
+    fn of(mark: &Mark) -> Self {
+        let Mark { records, bytes, all, over, .. } = *mark;
+        Self { records, bytes: bytes.get(), all, over, forsaken: false }
+    }
+}
+
+/// Writes a mark so that it survives whatever comes.
+fn put(disk: &impl Disk, session: SessionId, mark: &Mark) -> io::Result<()> {
+    disk.write_mark(mark.count % 2 * MARK_SLOT, &mark.write(session))?;
+    disk.sync_mark()
 }
 
 #[cfg(test)]

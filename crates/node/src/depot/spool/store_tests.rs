@@ -1,5 +1,6 @@
 //! Crashes of the machine at any step of writing: what was told to be safe is there afterwards.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use packtrain_proto::session::spool::RECORD_LEAST;
@@ -14,7 +15,9 @@ const SESSION: SessionId = SessionId([3; 16]);
 struct File {
     /// What survives for certain.
     safe: Vec<u8>,
-    /// What was done since.
+    /// What is read.
+    seen: Vec<u8>,
+    /// What was done since the last sync.
     doing: Vec<Doing>,
 }
 
@@ -40,9 +43,32 @@ fn apply(file: &mut Vec<u8>, doing: &Doing, torn: Option<usize>) {
 
 impl File {
     fn now(&self) -> Vec<u8> {
-        let mut all = self.safe.clone();
-        self.doing.iter().for_each(|doing| apply(&mut all, doing, None));
-        all
+        self.seen.clone()
+    }
+
+    fn becomes(&mut self, bytes: Vec<u8>) {
+        *self = Self { safe: bytes.clone(), seen: bytes, doing: Vec::new() };
+    }
+
+    fn run(&mut self, doing: Doing) {
+        apply(&mut self.seen, &doing, None);
+        self.doing.push(doing);
+    }
+
+    /// What was done is safe. If it fails it is lost and looks as if it were there: the next sync has
+    /// nothing to do, as on Linux.
+    fn sync(&mut self, fails: bool) -> io::Result<()> {
+        for doing in std::mem::take(&mut self.doing) {
+            match doing {
+                // Bytes that no disk took are zeros after a crash.
+                Doing::Write(at, bytes) if fails => {
+                    let lost = Doing::Write(at, vec![0; bytes.len()]);
+                    apply(&mut self.safe, &lost, None);
+                }
+                doing => apply(&mut self.safe, &doing, None),
+            }
+        }
+        if fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
     }
 
     /// What is left of it: each step since the last sync is done, half done or not at all.
@@ -54,6 +80,7 @@ impl File {
                 _ => apply(&mut self.safe, &doing, Some(usize::from(chance()) * 700)),
             }
         }
+        self.seen.clone_from(&self.safe);
     }
 }
 
@@ -63,6 +90,8 @@ struct Virtual {
     records: File,
     marks: File,
     left: u32,
+    /// The syncs of records that fail.
+    fails: VecDeque<bool>,
 }
 
 type Shared = Arc<Mutex<Virtual>>;
@@ -79,33 +108,33 @@ impl Machine {
 
 impl Disk for Machine {
     fn write_records(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.step(|both| both.records.doing.push(Doing::Write(at, bytes.to_vec())))
+        self.step(|both| both.records.run(Doing::Write(at, bytes.to_vec())))
     }
 
     fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
-        let all = self.0.lock().expect("no holder panics").records.now();
-        let bytes = all.get(at as usize..at as usize + room.len());
+        let both = self.0.lock().expect("no holder panics");
+        let bytes = both.records.seen.get(at as usize..at as usize + room.len());
         room.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn records_len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().expect("no holder panics").records.now().len() as u64)
+        Ok(self.0.lock().expect("no holder panics").records.seen.len() as u64)
     }
 
     fn cut_records(&self, len: u64) -> io::Result<()> {
-        self.step(|both| both.records.doing.push(Doing::Cut(len)))
+        self.step(|both| both.records.run(Doing::Cut(len)))
     }
 
     fn sync_records(&self) -> io::Result<()> {
         self.step(|both| {
-            both.records.safe = both.records.now();
-            both.records.doing.clear();
-        })
+            let fails = both.fails.pop_front().unwrap_or_default();
+            both.records.sync(fails)
+        })?
     }
 
     fn write_mark(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.step(|both| both.marks.doing.push(Doing::Write(at, bytes.to_vec())))
+        self.step(|both| both.marks.run(Doing::Write(at, bytes.to_vec())))
     }
 
     fn read_marks(&self) -> io::Result<Vec<u8>> {
@@ -113,10 +142,7 @@ impl Disk for Machine {
     }
 
     fn sync_mark(&self) -> io::Result<()> {
-        self.step(|both| {
-            both.marks.safe = both.marks.now();
-            both.marks.doing.clear();
-        })
+        self.step(|both| both.marks.sync(false))?
     }
 }
 
@@ -138,16 +164,26 @@ fn live(shared: &Shared, total: u64, every: u64, told: &mut u64) -> io::Result<(
         assert!(bytes == record(number, last), "record {number} is another");
     }
     *told = found.safe;
-    for number in found.written..total {
+    while !records.progress().all_safe {
+        let number = records.progress().written;
         let last = number + 1 == total;
         assert_eq!(records.append(number, last, &record(number, last))?, Appended::New);
         if last || number % every == 0 {
-            let progress = records.sync()?;
-            assert_eq!(progress.safe, number + 1);
-            *told = progress.safe;
+            match records.sync() {
+                Ok(progress) => {
+                    assert_eq!(progress.safe, number + 1);
+                    *told = progress.safe;
+                }
+                // It goes on from what is safe.
+                Err(e) if e.kind() == io::ErrorKind::Other => {
+                    let progress = records.progress();
+                    assert_eq!((progress.written, progress.safe), (*told, *told));
+                    assert_eq!(records.sync().map(|progress| progress.safe).ok(), Some(*told));
+                }
+                Err(e) => return Err(e),
+            }
         }
     }
-    assert!(records.progress().all_safe);
     Ok(())
 }
 
@@ -159,9 +195,11 @@ proptest! {
         total in 1u64..8,
         every in 1u64..4,
         lives in prop::collection::vec(0u32..18, 0..6),
+        fails in prop::collection::vec(any::<bool>(), 0..12),
         chances in prop::collection::vec(any::<u8>(), 64),
     ) {
         let shared = Shared::default();
+        shared.lock().expect("no holder panics").fails = fails.into();
         let mut told = 0;
         let mut chances = chances.into_iter().cycle();
         let mut chance = || chances.next().unwrap_or(0);
@@ -177,11 +215,53 @@ proptest! {
         prop_assert_eq!(told, total);
     }
 
+    /// Damaged records are cut off before all is told: what was told since is there after a crash.
+    #[test]
+    fn what_comes_again_after_a_cut_survives_any_crash(
+        steps in prop::collection::vec((0u8..4, 0u64..6), 1..24),
+        left in 0u32..60,
+        chances in prop::collection::vec(any::<u8>(), 64),
+    ) {
+        let shared = Shared::default();
+        shared.lock().expect("no holder panics").left = left;
+        let mut told = 0;
+        let work = |told: &mut u64| -> io::Result<()> {
+            let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared)))?;
+            for (what, number) in steps {
+                match what {
+                    0 => *told = records.sync()?.safe,
+                    1 => {
+                        // Half of it may have been done.
+                        *told = number.min(*told);
+                        assert!(records.cut(number)?, "not all was told");
+                        *told = records.progress().safe;
+                    }
+                    _ => {
+                        let next = records.progress().written;
+                        records.append(next, false, &record(next, false))?;
+                    }
+                }
+                assert!(records.progress().safe >= *told);
+            }
+            Ok(())
+        };
+        let _ = work(&mut told);
+        let mut chances = chances.into_iter().cycle();
+        let mut chance = || chances.next().unwrap_or(0);
+        {
+            let mut both = shared.lock().expect("no holder panics");
+            both.records.crash(&mut chance);
+            both.marks.crash(&mut chance);
+            both.left = u32::MAX;
+        }
+        live(&shared, 26, 5, &mut told).expect("nothing fails");
+    }
+
     /// Whatever somebody did to the files: no panic, and never more than there is.
     #[test]
     fn files_that_were_meddled_with_are_noticed(
-        marks in prop::collection::vec(any::<u8>(), 0..1100),
-        at in 0usize..1000,
+        marks in prop::collection::vec(any::<u8>(), 0..5000),
+        at in 0usize..5000,
         len in 0usize..3 * RECORD,
         keep: bool,
     ) {
@@ -190,21 +270,29 @@ proptest! {
         live(&shared, 4, 1, &mut 0).expect("nothing fails");
         {
             let mut both = shared.lock().expect("no holder panics");
-            both.records.safe = both.records.now();
-            both.records.safe.truncate(len);
-            both.records.doing.clear();
-            both.marks.safe = both.marks.now();
-            both.marks.doing.clear();
+            let mut records = both.records.now();
+            records.truncate(len);
+            both.records.becomes(records);
+            let mut changed = both.marks.now();
             if !keep {
-                both.marks.safe = marks;
-            } else if at < both.marks.safe.len() {
-                both.marks.safe[at] ^= 1;
+                changed = marks;
+            } else if let Some(byte) = changed.get_mut(at) {
+                *byte ^= 1;
             }
+            both.marks.becomes(changed);
         }
-        let (records, damage) = Records::open(SESSION, Machine(shared)).expect("it opens");
+        let (records, damage) = match Records::open(SESSION, Machine(Arc::clone(&shared))) {
+            Ok(opened) => opened,
+            Err(e) => {
+                // It is left alone.
+                prop_assert!(e.kind() == io::ErrorKind::InvalidData && len > 0 && !keep);
+                prop_assert_eq!(shared.lock().expect("no holder panics").records.now().len(), len);
+                return Ok(());
+            }
+        };
         let found = records.progress();
         prop_assert!(found.written as usize <= len / RECORD);
-        prop_assert!(damage.is_some() || !keep);
+        prop_assert!(damage.is_some() || !keep || len == 0);
         for number in 0..found.written {
             prop_assert!(records.read(number).expect("readable").is_some());
         }
@@ -226,13 +314,47 @@ fn what_is_over_takes_nothing_and_stays_over() {
 }
 
 #[test]
-fn a_damaged_record_is_cut_off_and_can_come_again() {
+fn a_damaged_record_is_cut_off_while_it_can_come_again() {
     let shared = Shared::default();
     shared.lock().expect("no holder panics").left = u32::MAX;
-    live(&shared, 5, 1, &mut 0).expect("nothing fails");
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
-    records.cut(2).expect("nothing fails");
+    for number in 0..4 {
+        records.append(number, false, &record(number, false)).expect("nothing fails");
+    }
+    records.sync().expect("nothing fails");
+    assert_eq!(records.cut(2).ok(), Some(true));
     let progress = records.progress();
     assert_eq!((progress.written, progress.safe, progress.all_safe), (2, 2, false));
+    drop(records);
     live(&shared, 5, 1, &mut 2).expect("nothing fails");
+    // Everything was told to be safe: its sender has left.
+    let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
+    assert_eq!(records.cut(2).ok(), Some(false));
+    assert_eq!((records.progress().written, records.progress().all_safe), (5, true));
+    assert!(records.read(4).expect("nothing fails").is_some());
+}
+
+#[test]
+fn what_cannot_be_ended_stays() {
+    let shared = Shared::default();
+    shared.lock().expect("no holder panics").left = u32::MAX;
+    live(&shared, 3, 1, &mut 0).expect("nothing fails");
+    let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
+    shared.lock().expect("no holder panics").left = 0;
+    assert!(records.end().is_err());
+    assert!(!records.progress().over && records.read(2).expect("readable").is_some());
+    shared.lock().expect("no holder panics").left = u32::MAX;
+    assert!(records.end().is_ok() && records.progress().over);
+    assert_eq!((records.progress().written, records.bytes()), (0, ByteCount::ZERO));
+}
+
+#[test]
+fn only_what_has_nothing_is_forsaken() {
+    let shared = Shared::default();
+    shared.lock().expect("no holder panics").left = u32::MAX;
+    let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
+    assert!(records.forsake() && records.progress().over && !records.forsake());
+    let (records, _) = Records::open(SESSION, Machine(shared)).expect("it opens");
+    records.append(0, false, &record(0, false)).expect("nothing fails");
+    assert!(!records.forsake() && !records.progress().over);
 }

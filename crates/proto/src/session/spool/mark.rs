@@ -8,10 +8,11 @@
 //! then 8 check sum: the first bytes of SHA-256 of all before
 //! ```
 //!
-//! The *mark* has two slots of 512 bytes, written in turn, so that one is whole whatever happens:
+//! The *mark* has two slots, 4096 bytes apart so that no block of a disk has both, written in turn:
+//! one is whole whatever happens.
 //!
 //! ```text
-//! 0..4   "PKSM"      4 version, 1      5 flags: 1 the last record is there, 2 it is over      6..8 0
+//! 0..4   "PKSM"      4 version, 2      5 flags: 1 the last record is there, 2 it is over      6..8 0
 //! 8..16  count of marks written      16..24 records that are safe      24..32 bytes that they have
 //! 32..48 session     48..56 check sum: the first bytes of SHA-256 of all before
 //! ```
@@ -26,11 +27,13 @@ use crate::session::{Header, SessionId};
 /// The bytes of a mark.
 pub const MARK_LEN: usize = 56;
 /// The room of each of the two marks in their file.
-pub const MARK_SLOT: u64 = 512;
+pub const MARK_SLOT: u64 = 4096;
 /// The longest head.
 pub const HEAD_MAX: usize = HEAD_FIXED + 4096 + CHECK;
 
-const VERSION: u8 = 1;
+const HEAD_VERSION: u8 = 1;
+/// Version 1 had its slots elsewhere.
+const MARK_VERSION: u8 = 2;
 const HEAD_MAGIC: [u8; 4] = *b"PKSH";
 const MARK_MAGIC: [u8; 4] = *b"PKSM";
 const HEAD_FIXED: usize = 8;
@@ -73,7 +76,7 @@ impl Head {
     /// The bytes of it.
     pub fn write(&self) -> Vec<u8> {
         let mut out = HEAD_MAGIC.to_vec();
-        out.extend([VERSION, self.node, 0, 0]);
+        out.extend([HEAD_VERSION, self.node, 0, 0]);
         out.extend(self.header.write());
         out.extend(check(&out));
         out
@@ -86,7 +89,7 @@ impl Head {
             return None;
         }
         let (fixed, header) = body.split_first_chunk::<HEAD_FIXED>()?;
-        if fixed[..4] != HEAD_MAGIC || fixed[4] != VERSION || fixed[6..] != [0, 0] {
+        if fixed[..4] != HEAD_MAGIC || fixed[4] != HEAD_VERSION || fixed[6..] != [0, 0] {
             return None;
         }
         let header = Header::read(header).ok().filter(Header::is_signed)?;
@@ -109,7 +112,7 @@ impl Mark {
     pub fn write(&self, session: SessionId) -> [u8; MARK_LEN] {
         let mut out = [0; MARK_LEN];
         out[..4].copy_from_slice(&MARK_MAGIC);
-        out[4] = VERSION;
+        out[4] = MARK_VERSION;
         out[5] = if self.all { ALL } else { 0 } | if self.over { OVER } else { 0 };
         out[8..16].copy_from_slice(&self.count.to_be_bytes());
         out[16..24].copy_from_slice(&self.records.to_be_bytes());
@@ -129,7 +132,7 @@ impl Mark {
             u64::from_be_bytes(word)
         };
         let sound = bytes[..4] == MARK_MAGIC
-            && bytes[4] == VERSION
+            && bytes[4] == MARK_VERSION
             && bytes[5] & !(ALL | OVER) == 0
             && bytes[6..8] == [0, 0]
             && bytes[32..48] == session.0
@@ -179,7 +182,7 @@ mod tests {
         let bytes = ByteCount(2 * RECORD as u64);
         let mark = Mark { count: 3, records: 2, bytes, all: false, over: false };
         let written = mark.write(SESSION);
-        assert_eq!(&written[..8], b"PKSM\x01\x00\x00\x00");
+        assert_eq!(&written[..8], b"PKSM\x02\x00\x00\x00");
         assert_eq!(&written[8..32], [3u64, 2, 524_288].map(u64::to_be_bytes).concat());
         assert_eq!(Mark::read(SESSION, &written), Some(mark));
         assert_eq!(Mark::read(SessionId([5; 16]), &written), None, "another session's");
