@@ -76,7 +76,7 @@ pub(crate) struct ClaimArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
     pub(crate) wait: Duration,
     /// Let the depots forget it once all is here.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     pub(crate) release: bool,
     /// Begin anew and keep nothing for a resume.
     #[arg(long)]

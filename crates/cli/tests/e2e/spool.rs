@@ -135,6 +135,9 @@ fn the_sender_leaves_and_the_receiver_comes_later() {
     assert!(text.contains(r#""transport":"depots""#), "{text}");
     // The same again finds everything there; with --release the depots forget it.
     fs::create_dir(rig.path("into")).expect("a folder");
+    let mut dry = claiming(&rig, "ticket", &rig.path("into"));
+    let refused = rig.run(dry.args(["--release", "--dry-run"]));
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
     rig.ok(claiming(&rig, "ticket", &rig.path("into")).arg("--release"));
     assert_same(&src, &rig.path("into"));
     until("the end of the records", || first.stored() + last.stored() == 0);

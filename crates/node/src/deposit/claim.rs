@@ -44,6 +44,10 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
         let text = format!("{at} is not a depot of this ticket: {}", known.join(", "));
         return Err(NodeError::new(FailureKind::Usage, text));
     }
+    if request.release && request.copy.options.dry_run {
+        let text = "a dry run copies nothing, so nothing is released: leave out one of them";
+        return Err(NodeError::new(FailureKind::Usage, text));
+    }
     let mut copy = request.copy.clone();
     copy.sources = vec![Location::Local(format!("session {}", ticket.session()).into_bytes())];
     copy.via = Vec::new();

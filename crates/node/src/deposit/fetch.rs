@@ -19,8 +19,9 @@ use crate::api::StopHandle;
 const ASKED: u32 = 64;
 /// Records kept in memory: 32 MiB.
 const KEPT: usize = 128;
-/// The pause before records that are not there yet are asked for again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The first and the longest pause before records that are not there yet are asked for again: each
+/// time costs every depot a connection and a signature.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 /// Rounds over all depots of which none can be reached.
 const ROUNDS: u32 = 3;
 
@@ -45,7 +46,7 @@ struct State {
     line: Option<Asked>,
     texts: BTreeMap<u64, Arc<Vec<u8>>>,
     used: VecDeque<u64>,
-    /// The number of the last record, once somebody said it.
+    /// The number of the last record: from the ticket, or because its sender signed it as that.
     last: Option<u64>,
 }
 
@@ -111,7 +112,7 @@ impl Fetch {
     /// The text of a record, from wherever it is to be had.
     fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
         let mut state = self.state.lock().expect("no holder panics");
-        let began = clock::now();
+        let mut patience = Patience::new(self.wait);
         let mut rounds = 0;
         loop {
             if let Some(text) = state.texts.get(&number) {
@@ -124,11 +125,11 @@ impl Fetch {
             let failure = self.round(&mut state, number);
             let Err((failure, waits)) = failure else { continue };
             rounds += u32::from(!waits);
-            let late = clock::now().since(began) >= self.wait && waits;
+            let late = patience.is_over() && waits;
             if failure.kind != FailureKind::Temporary || late || rounds >= ROUNDS {
                 return Err(failure);
             }
-            self.pause(clock::now() + PAUSE)?;
+            self.pause(patience.next())?;
         }
     }
 
@@ -185,13 +186,16 @@ impl Fetch {
         Err(worst.unwrap_or_else(none))
     }
 
-    fn connect(&self, place: &Place) -> Result<Asked, LineError> {
+    /// A connection, and how many records that depot says there are in all, once it says so.
+    fn connect(&self, place: &Place) -> Result<(Asked, Option<u64>), LineError> {
         let odd = |text: &str| LineError::Away(place.clone(), text.to_owned());
         let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
         let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
         let mut line = Line::open(place, &hello, self.buffers)?;
         match line.frame()? {
-            Frame::Have { .. } => Ok(Asked { line, questions: VecDeque::new() }),
+            Frame::Have { records, all } => {
+                Ok((Asked { line, questions: VecDeque::new() }, all.then_some(records)))
+            }
             _ => Err(odd("it says something else")),
         }
     }
@@ -204,7 +208,7 @@ impl Fetch {
         });
         if !asked {
             // What is on its way is something else.
-            state.line = Some(self.connect(place)?);
+            state.line = Some(self.connect(place)?.0);
         }
         loop {
             let State { line: Some(asked), .. } = state else { return Err(Miss::Lacks) };
@@ -257,6 +261,31 @@ impl Fetch {
     }
 }
 
+/// How long to wait on, and how long before the next try.
+struct Patience {
+    until: Time,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(wait: Duration) -> Self {
+        Self { until: clock::now() + wait, pause: PAUSES.0 }
+    }
+
+    fn is_over(&self) -> bool {
+        clock::now() >= self.until
+    }
+
+    /// When to try again: seldom, the longer it takes.
+    fn next(&mut self) -> Time {
+        let pause = self.pause;
+        self.pause = (pause + pause).min(PAUSES.1);
+        let now = clock::now();
+        // Not past the end, but not at once either: failures are tried again beyond it.
+        (now + pause).min(self.until.max(now + PAUSES.0))
+    }
+}
+
 impl Asked {
     /// Asks ahead, so that the next records come while these are read.
     fn question(&mut self, number: u64, last: Option<u64>) -> Result<(), LineError> {
@@ -267,7 +296,7 @@ impl Asked {
             return Ok(());
         }
         self.line.send(Frame::Get { from: end, count: ASKED }, &[])?;
-        self.questions.push_back((end, end + u64::from(ASKED)));
+        self.questions.push_back((end, end.saturating_add(ASKED.into())));
         Ok(())
     }
 }
@@ -303,23 +332,28 @@ impl Stream for Fetch {
 
     fn len(&self) -> Result<u64, Failure> {
         // Of what had no end when it was announced, the last record says where it is.
-        let began = clock::now();
+        let mut patience = Patience::new(self.wait);
         loop {
-            let known = self.state.lock().expect("no holder panics").last;
+            let known = {
+                let mut state = self.state.lock().expect("no holder panics");
+                if state.last.is_none() {
+                    self.learn_end(&mut state)?;
+                }
+                state.last
+            };
             if let Some(last) = known {
                 let text = self.text(last)?.len() as u64;
-                let len = last * RECORD_TEXT as u64 + text;
-                let fits = records_for(ByteCount(len)) == last + 1;
                 let wrong = || Failure::new(FailureKind::Integrity, "the session's end is wrong");
+                let before = last.checked_mul(RECORD_TEXT as u64);
+                let len = before.and_then(|before| before.checked_add(text)).ok_or_else(wrong)?;
+                let fits = records_for(ByteCount(len)) == last + 1;
                 return if fits { Ok(len) } else { Err(wrong()) };
             }
-            if !self.learn_end()? {
-                if clock::now().since(began) >= self.wait {
-                    let text = "the session is not complete yet";
-                    return Err(Failure::new(FailureKind::Temporary, text));
-                }
-                self.pause(clock::now() + PAUSE)?;
+            if patience.is_over() {
+                let text = "the session is not complete yet";
+                return Err(Failure::new(FailureKind::Temporary, text));
             }
+            self.pause(patience.next())?;
         }
     }
 
@@ -329,28 +363,46 @@ impl Stream for Fetch {
 }
 
 impl Fetch {
-    /// Asks one depot after the other which record is the last; says whether one knows.
-    fn learn_end(&self) -> Result<bool, Failure> {
+    /// Asks one depot after the other which record is the last. Nobody signs what depots say of that:
+    /// it is where to look for a record that its sender signed as the last one.
+    fn learn_end(&self, state: &mut State) -> Result<(), Failure> {
         let (mut failed, mut answered) = (None, false);
-        for place in &self.order {
-            let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
-            let Some(header) = header else { continue };
-            let heard = Line::open(place, &header.write(), None).and_then(|mut line| line.frame());
-            match heard {
-                Ok(Frame::Have { records, all: true }) => {
-                    let mut state = self.state.lock().expect("no holder panics");
-                    state.last = records.checked_sub(1);
-                    return Ok(true);
-                }
-                Ok(_) => answered = true,
+        for (at, place) in self.order.iter().enumerate() {
+            let (asked, records) = match self.connect(place) {
+                Ok(connected) => connected,
                 Err(error) => {
                     failed.get_or_insert(Failure::from(&error));
+                    continue;
                 }
+            };
+            answered = true;
+            let Some(records) = records else { continue };
+            (state.at, state.line) = (at, Some(asked));
+            let shown = match records.checked_sub(1) {
+                Some(last) => self.ask(state, place, last),
+                None => Err(Miss::Lacks),
+            };
+            if shown.is_ok() && state.last.is_some() {
+                return Ok(());
             }
+            state.line = None;
+            self.say(match shown {
+                Err(Miss::Line(error)) => error.to_string(),
+                Err(Miss::Damaged(text)) => {
+                    format!("the depot {place} gives something else: {text}")
+                }
+                Ok(()) | Err(Miss::Lacks) => {
+                    format!("the depot {place} names an end that is not the session's")
+                }
+            });
         }
         match failed {
             Some(failure) if !answered => Err(failure),
-            _ => Ok(false),
+            _ => Ok(()),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "fetch_tests.rs"]
+mod tests;

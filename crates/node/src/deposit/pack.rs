@@ -47,9 +47,11 @@ impl Places {
     fn push(&mut self, entry: &Entry) -> Option<()> {
         self.starts.push(self.end);
         match entry.kind {
-            EntryKind::File { size } => self.end = self.end.checked_add(packed(size)?)?,
             // Nothing with content can follow what has no end.
-            _ if self.stream.is_some() => {}
+            EntryKind::File { size: 1.. } | EntryKind::Stream if self.stream.is_some() => {
+                return None;
+            }
+            EntryKind::File { size } => self.end = self.end.checked_add(packed(size)?)?,
             EntryKind::Stream => self.stream = Some(EntryId(self.starts.len() as u32 - 1)),
             EntryKind::Directory | EntryKind::Symlink { .. } => {}
         }
@@ -299,6 +301,25 @@ mod tests {
             range: Offset(0)..Offset(len),
             whole: size <= CHUNK.get(),
         }
+    }
+
+    #[test]
+    fn nothing_with_content_follows_what_has_no_end() {
+        let stream = || entry("a", EntryKind::Stream);
+        for kind in [EntryKind::Stream, EntryKind::File { size: 1 }] {
+            let entries = [stream(), entry("b", kind)];
+            assert!(Packed::new(&entries, 1).is_none());
+            // Who sends it all the same is refused: nobody would know how long the second one is.
+            let segment = encode_segment(EntryId(0), &entries);
+            let mut bytes = [&b"PKPK\x01\0\0\0\0\0\0\x01"[..]].concat();
+            bytes.extend((segment.len() as u32).to_be_bytes());
+            bytes.extend(segment);
+            bytes.extend([0; 4 + 100]);
+            let opened = Unpacked::open(Arc::new(Bytes(bytes)));
+            assert_eq!(opened.err().map(|failure| failure.kind), Some(FailureKind::Integrity));
+        }
+        let empty = entry("b", EntryKind::File { size: 0 });
+        assert!(Packed::new(&[stream(), empty], 1).is_some());
     }
 
     proptest! {

@@ -31,6 +31,9 @@ const WINDOW: usize = 256;
 /// The longest wait for a depot that says when to come again.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// How often somebody who waits looks around.
+const STEP: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// What `send` is asked for.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
@@ -107,17 +110,18 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
         EntryKind::File { size } => *size,
         _ => 0,
     };
-    let failed = collected.failed.iter().cloned().chain(produced.failed.iter().cloned());
-    outcome.failed = failed.take(100).collect();
-    let failures = (collected.failed.len() + produced.failed.len()) as u64;
-    let vanished = outcome.failed.iter().filter(|(_, f)| f.kind == FailureKind::Vanished).count();
+    let unread = produced.failed.iter().map(|one| (one.path.clone(), one.failure.clone()));
+    let failed: Vec<_> = collected.failed.iter().cloned().chain(unread).collect();
+    let failures = failed.len() as u64;
+    let vanished = failed.iter().filter(|(_, f)| f.kind == FailureKind::Vanished).count();
+    outcome.failed = failed.into_iter().take(100).collect();
     let bytes: u64 = collected.entries.iter().map(|entry| size(&entry.kind)).sum();
     outcome.summary = Summary {
         bytes: bytes + produced.stream,
         bytes_moved: sent,
         entries: (collected.entries.len() as u64).saturating_sub(produced.failed.len() as u64),
         files_moved: packed.files.len() as u64 + u64::from(packed.stream.is_some()),
-        bytes_resumed: resumed * RECORD as u64,
+        bytes_resumed: resumed.saturating_mul(RECORD as u64),
         failed: failures,
         vanished: vanished as u64,
         ..Summary::default()
@@ -235,18 +239,26 @@ impl Sender<'_> {
                 Err(Fault::Over(failure)) => return Err(failure),
                 Err(Fault::Line(error)) => error,
             };
+            if let Some(failure) = self.stopped() {
+                return Err(failure);
+            }
             if self.safe > safe {
                 (tries, safe) = (0, self.safe);
             }
-            let failure = Failure::from(&error);
+            let failure = said(&error);
             if error.is_final() || tries >= self.request.retries {
                 return Err(failure);
             }
             let pause = Duration::from_secs(1 << tries.min(5));
             let pause = error.wait().unwrap_or_default().max(pause).min(LONGEST);
-            tries += 1;
-            let retries = self.request.retries;
-            self.say(format!("{}; trying again in {pause} ({tries} of {retries})", failure.text));
+            if self.has_nothing_to_send() {
+                // A depot closes what is silent for long: nothing is lost by it.
+                self.say(format!("{}; connecting again in {pause}", failure.text));
+            } else {
+                tries += 1;
+                let (text, retries) = (failure.text, self.request.retries);
+                self.say(format!("{text}; trying again in {pause} ({tries} of {retries})"));
+            }
             let end = clock::now() + pause;
             while clock::now() < end {
                 if let Some(failure) = self.stopped() {
@@ -257,6 +269,20 @@ impl Sender<'_> {
         }
     }
 
+    /// Whether a pipe has given nothing that is not safe.
+    fn has_nothing_to_send(&self) -> bool {
+        let idle = |flow: &Flow| flow.kept.is_empty() && flow.next.is_empty() && !flow.all;
+        self.packed.stream.is_some() && self.flow.as_ref().is_some_and(idle)
+    }
+
+    /// Whether so many records are all that there are.
+    fn is_all(&self, records: u64) -> bool {
+        let known = self.packed.len.map(|len| records_for(ByteCount(len)));
+        let made = self.flow.as_ref().filter(|flow| flow.all);
+        let made = made.map(|flow| flow.base + flow.kept.len() as u64);
+        known.or(made) == Some(records)
+    }
+
     /// One connection, to the end of the session.
     fn once(&mut self) -> Result<(), Fault> {
         let first = &self.ticket.plan.depots[0].place;
@@ -265,10 +291,17 @@ impl Sender<'_> {
         let header = self.ticket.deposit(&self.identity).ok_or_else(broken)?;
         // Behind the header: which depot of the plan it is for.
         let hello = [&header.write()[..], &[0]].concat();
+        let not_all = |records| {
+            let text = format!("it says that {records} records are all, and they are not");
+            Fault::from(LineError::Away(first.clone(), text))
+        };
         let mut line = Line::open(first, &hello, self.request.buffers)?;
         let Frame::Have { records, all } = line.frame()? else {
             return Err(LineError::Away(first.clone(), "it says something else".into()).into());
         };
+        if all && !self.is_all(records) {
+            return Err(not_all(records));
+        }
         self.begun.get_or_insert(records);
         self.safe = records;
         self.show(true);
@@ -278,14 +311,22 @@ impl Sender<'_> {
         self.rewind(records)?;
         let heard = Heard { state: Mutex::new((records, false, None)), ..Heard::default() };
         let over = AtomicBool::new(false);
-        let mut ear = line.other()?;
+        let (mut ear, hand) = (line.other()?, line.other()?);
+        let stop = self.request.stop.clone();
         std::thread::scope(|scope| {
             scope.spawn(|| listen(&mut ear, &heard, &over));
-            let ended = self.pump(&mut line, &heard);
-            over.store(true, Ordering::Relaxed);
-            line.close();
-            ended
-        })
+            // Writing takes as long as the depot lets it take: a request to stop ends it.
+            scope.spawn(|| {
+                while stop.requested().is_none() && !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(STEP);
+                }
+                hand.close();
+            });
+            // However it ends, those two do.
+            let _ends = Ends(&over, &hand);
+            self.pump(&mut line, &heard)
+        })?;
+        if self.is_all(self.safe) { Ok(()) } else { Err(not_all(self.safe)) }
     }
 
     /// Records come from `records` on: those kept, or else made anew.
@@ -352,14 +393,19 @@ impl Sender<'_> {
                 flow.all = record.last;
                 flow.kept.push_back(record);
             }
-            let number = flow.base + at as u64;
-            let record = &flow.kept[at];
-            let frame = Frame::Record { number, last: record.last, len: record.bytes.len() as u32 };
-            let len = record.bytes.len() as u64;
-            let pause = pace(self.request.rate, &mut self.due, ByteCount(len));
-            if pause > Duration::ZERO {
-                std::thread::sleep(pause.to_std());
+            let len = flow.kept[at].bytes.len() as u64;
+            let end = clock::now() + pace(self.request.rate, &mut self.due, ByteCount(len));
+            while clock::now() < end {
+                std::thread::sleep(end.since(clock::now()).to_std().min(STEP));
+                if self.hear(heard, &mut at)? {
+                    return Ok(());
+                }
             }
+            let flow = self.flow.as_mut().expect("it was made before");
+            // A depot can have it from another connection meanwhile.
+            let Some(record) = flow.kept.get(at) else { continue };
+            let number = flow.base + at as u64;
+            let frame = Frame::Record { number, last: record.last, len: record.bytes.len() as u32 };
             line.send(frame, &record.bytes).map_err(|error| heard.better(error))?;
             self.sent += len;
             at += 1;
@@ -396,10 +442,11 @@ impl Sender<'_> {
         self.told = at;
         let whole = self.packed.len;
         let records = whole.map(|len| records_for(ByteCount(len)));
-        let done = ByteCount(self.safe * RECORD as u64);
+        // A depot says what it likes.
+        let done = ByteCount(self.safe.saturating_mul(RECORD as u64));
         let total = self.ticket.body.size.map(ByteCount);
         let done = if records == Some(self.safe) { total.unwrap_or(done) } else { done };
-        let begun = ByteCount(self.begun.unwrap_or(0) * RECORD as u64);
+        let begun = ByteCount(self.begun.unwrap_or(0).saturating_mul(RECORD as u64));
         let elapsed = at.since(self.started);
         let rate = if elapsed > Duration::ZERO {
             DataRate::from_bytes_over(done.saturating_sub(begun), elapsed)
@@ -416,6 +463,16 @@ impl Sender<'_> {
             ..ProgressSnapshot::default()
         });
     }
+}
+
+/// What a depot's failure means to a sender.
+fn said(error: &LineError) -> Failure {
+    let mut failure = Failure::from(error);
+    // It is not the source that is missing.
+    if failure.kind == FailureKind::SourceMissing {
+        failure.kind = FailureKind::TargetMissing;
+    }
+    failure
 }
 
 /// How long to wait before so much may go.
@@ -435,6 +492,17 @@ fn wait(heard: &Heard, safe: u64) {
     }
 }
 
+/// Ends a line and all who wait for it.
+struct Ends<'a>(&'a AtomicBool, &'a Line);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.close();
+    }
+}
+
+/// Listens until everything is safe or the line breaks, which ends it for who writes too.
 fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
     loop {
         let said = line.frame();
@@ -450,6 +518,10 @@ fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
         }
         heard.changed.notify_all();
         if state.1 || state.2.is_some() || over.load(Ordering::Relaxed) {
+            // Who writes would wait for a depot that is gone.
+            if state.2.is_some() {
+                line.close();
+            }
             return;
         }
     }
@@ -487,3 +559,6 @@ impl From<Failure> for Fault {
         Self::Over(failure)
     }
 }
+
+#[cfg(test)]
+mod tests;

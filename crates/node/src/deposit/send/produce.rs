@@ -25,11 +25,20 @@ pub(super) struct Record {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Produced {
     /// Files that could not be read.
-    pub(super) failed: Vec<(Vec<u8>, Failure)>,
+    pub(super) failed: Vec<Unread>,
     /// Bytes of standard input.
     pub(super) stream: u64,
     /// Why nothing more comes.
     pub(super) hopeless: Option<Failure>,
+}
+
+/// A file that could not be read, or not all of it.
+#[derive(Clone, Debug)]
+pub(super) struct Unread {
+    pub(super) path: Vec<u8>,
+    pub(super) failure: Failure,
+    /// The record in which its zeros begin.
+    record: u64,
 }
 
 /// Makes the records from number `from` on.
@@ -41,6 +50,8 @@ pub(super) fn produce(
     from: u64,
 ) -> Receiver<Record> {
     let (out, records) = bounded(AHEAD);
+    // What was sent as zeros stays so; the rest is read again.
+    produced.lock().expect("no holder panics").failed.retain(|unread| unread.record < from);
     spawn("seal", move || {
         let text = Vec::with_capacity(RECORD_TEXT);
         let skip = from * RECORD_TEXT as u64;
@@ -111,14 +122,17 @@ fn make<S: Fn(&[u8]) -> [u8; 64]>(
     writer.write(&packed.front)?;
     let mut room = Vec::new();
     for (entry, size) in &packed.files {
-        let mut failed = None;
+        let (mut failed, mut skipped) = (None, None);
         for (at, len) in pieces(*size) {
             if writer.has(len + DIGEST) {
+                skipped = Some(at);
                 continue;
             }
             room.resize(len as usize, 0);
             if failed.is_none() {
-                failed = collected.read(*entry, (at, *size), &mut room).err();
+                let record = writer.number;
+                let read = collected.read(*entry, (at, *size), &mut room);
+                failed = read.err().map(|failure| (failure, record));
             }
             if failed.is_some() {
                 room.fill(0);
@@ -130,9 +144,17 @@ fn make<S: Fn(&[u8]) -> [u8; 64]>(
                 writer.write(&sum.0)?;
             }
         }
-        if let Some(failure) = failed {
+        // What an earlier run has sent need not be made again; whether it is still that can be seen.
+        if let Some(at) = skipped.filter(|_| failed.is_none()) {
+            let read = collected.read(*entry, (at, *size), &mut [0]);
+            failed = read.err().map(|failure| (failure, 0));
+        }
+        if let Some((failure, record)) = failed {
             let path = collected.entries[entry.index()].path.as_bytes().to_vec();
-            produced.lock().expect("no holder panics").failed.push((path, failure));
+            let mut produced = produced.lock().expect("no holder panics");
+            if !produced.failed.iter().any(|unread| unread.path == path) {
+                produced.failed.push(Unread { path, failure, record });
+            }
         }
     }
     if packed.stream.is_some() {

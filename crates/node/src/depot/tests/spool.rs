@@ -229,3 +229,83 @@ fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
     let (_, stats) = depot.end();
     assert_eq!(stats.spool.map(|spool| spool.dropped), Some(1));
 }
+
+/// A tree of one branch below `root`.
+fn branch_to(root: &Place, policy: u8, next: &Place) -> Session {
+    let tree = vec![
+        Branch { parent: None, policy: 1, hop: Hop::tcp(root.clone()) },
+        Branch { parent: Some(0), policy, hop: Hop::tcp(next.clone()) },
+    ];
+    Session { kind: Kind::Staging, route: Vec::new(), tree, ..deposit(&[root]) }
+}
+
+async fn pause(millis: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+}
+
+/// Waits until a depot has, or has had, so much to tell.
+async fn until(station: &Station, is: impl Fn(&SpoolStats) -> bool) {
+    loop {
+        let stats = station.ear.stats.lock().unwrap().spool.clone();
+        if stats.is_some_and(|stats| is(&stats)) {
+            return;
+        }
+        pause(50).await;
+    }
+}
+
+#[test]
+fn a_branch_that_lacks_nothing_is_neither_dropped_nor_called_again() {
+    let (next, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
+    let (depot, _other) = keeping(|_| {});
+    runtime::handle().block_on(async {
+        let hello = hello(&branch_to(&depot.place, 2, &next.place), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, false)).await.expect("room");
+        until(&next, |stats| stats.bytes > ByteCount::ZERO).await;
+        // The pipe is silent, and the next depot closes what is.
+        pause(5000).await;
+        sender.write_all(&record(1, true)).await.expect("room");
+        until(&depot, |stats| stats.forwarded == 1).await;
+    });
+    let (_, stats) = depot.end();
+    assert_eq!(stats.spool.map(|spool| spool.dropped), Some(0));
+    let (sessions, stats) = next.end();
+    assert_eq!(stats.spool.map(|spool| spool.deposited), Some(1));
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+}
+
+#[test]
+fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
+    let (depot, dir) = keeping(|_| {});
+    let later = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place = later.local_addr().expect("bound").to_string();
+    let next: Place = place.parse().expect("a place");
+    drop(later);
+    runtime::handle().block_on(async {
+        let hello = hello(&branch_to(&depot.place, 1, &next), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        for number in 0..4 {
+            sender.write_all(&record(number, number == 3)).await.expect("room");
+        }
+        until_safe(&mut sender, 4).await;
+    });
+    let records = dir.path().join("spool").join(SESSION.to_string()).join("records");
+    let mut bytes = std::fs::read(&records).expect("it is there");
+    bytes[packtrain_proto::session::spool::RECORD + 9] ^= 1;
+    std::fs::write(&records, &bytes).expect("a file");
+    let (next, _other) = keeping(|request| request.listen = place);
+    runtime::handle().block_on(async {
+        until(&depot, |stats| stats.dropped == 1).await;
+        let (mut socket, answer) = bring(&depot.place, &claim(&depot.place, Wish::Read)).await;
+        assert_eq!(answer, Answer::Accepted);
+        assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 4, all: true }));
+    });
+    assert!(std::fs::read(&records).expect("it is there") == bytes);
+    let (_, stats) = next.end();
+    // It has at most what was before.
+    let before = ByteCount(packtrain_proto::session::spool::RECORD as u64);
+    assert!(stats.spool.is_some_and(|spool| spool.bytes <= before && spool.deposited == 0));
+}
