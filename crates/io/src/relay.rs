@@ -3,6 +3,7 @@
 //! has no such thing for these sockets, through memory. While the second is slow, what comes from the first waits in
 //! memory as far as there is [`Room`].
 
+mod outside;
 mod store;
 mod sys;
 
@@ -10,15 +11,17 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 
+use packtrain_units::ByteCount;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use outside::Outside;
 pub use store::BLOCK;
 use store::{Kept, Store};
 
 /// Bytes moved before others have their turn.
-const TURN: usize = 4 << 20;
+const TURN: usize = 256 << 10;
 /// Room asked for in a pipe. What it holds is bounded by [`Room`], not by this.
 const PIPE: usize = 256 << 10;
 /// How long a hop may take nothing before what comes is copied to where it can wait.
@@ -36,6 +39,9 @@ pub trait Room {
     fn keep(&self, kept: usize) -> bool;
     /// Takes a block back, and learns how many bytes have gone through it.
     fn unkeep(&self, moved: usize);
+    /// The most that the kernel should hold of what has come by one connection, and of what goes
+    /// out by the other; none to leave that to the kernel.
+    fn outside(&self) -> Option<ByteCount>;
 }
 
 /// How bytes are passed on.
@@ -100,7 +106,8 @@ impl<R: Room> Drop for Loan<'_, R> {
 async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<Option<()>> {
     let Ok((pipe_out, pipe_in)) = pipe() else { return Ok(None) };
     let mut store = Store::new(room);
-    let (mut begun, mut turn) = (false, 0);
+    let mut begun = false;
+    let mut turn = Turn::begin(from, to, room);
     loop {
         from.readable().await?;
         let loan = Loan::new(room);
@@ -118,31 +125,45 @@ async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Resul
             let left = held - moved;
             to.try_io(Interest::WRITABLE, || sys::splice(pipe_out.as_fd(), to.as_fd(), left))
         };
-        if push(from, to, (held, put), loan, &mut store, &mut turn).await? {
+        if push((held, put), loan, &mut store, &mut turn).await? {
             return Ok(Some(()));
         }
     }
 }
 
-/// Lets others have their turn, now and then.
-async fn pause(turn: &mut usize, moved: usize) {
-    *turn += moved;
-    if *turn >= TURN {
-        *turn = 0;
-        tokio::task::yield_now().await;
+/// What one direction does beside moving bytes.
+struct Turn<'a, R: Room> {
+    ends: (&'a TcpStream, &'a TcpStream),
+    room: &'a R,
+    moved: usize,
+    outside: Outside,
+}
+
+impl<'a, R: Room> Turn<'a, R> {
+    fn begin(from: &'a TcpStream, to: &'a TcpStream, room: &'a R) -> Self {
+        Self { ends: (from, to), room, moved: 0, outside: Outside::begin(from, to, room) }
+    }
+
+    /// Lets others have their turn, now and then.
+    async fn pause(&mut self, moved: usize) {
+        self.outside.moved(moved, self.ends.0, self.ends.1, self.room);
+        self.moved += moved;
+        if self.moved >= TURN {
+            self.moved = 0;
+            tokio::task::yield_now().await;
+        }
     }
 }
 
 /// Writes `held` bytes, which `put` does, being told how many it has put. When that takes long, what comes
 /// meanwhile is stored, and written too. Whether nothing more comes.
 async fn push<R: Room>(
-    from: &TcpStream,
-    to: &TcpStream,
     (held, mut put): (usize, impl FnMut(usize) -> io::Result<usize>),
     loan: Loan<'_, R>,
     store: &mut Store<'_, R>,
-    turn: &mut usize,
+    turn: &mut Turn<'_, R>,
 ) -> io::Result<bool> {
+    let (from, to) = turn.ends;
     let (mut loan, mut ended) = (Some(loan), false);
     let mut patient = true;
     loop {
@@ -155,7 +176,7 @@ async fn push<R: Room>(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 loan.take_if(|loan| loan.moved >= held);
-                pause(turn, written).await;
+                turn.pause(written).await;
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -170,7 +191,7 @@ async fn push<R: Room>(
             continue;
         }
         match if ended { Ok(Kept::Full) } else { store.read(from) } {
-            Ok(Kept::Bytes(read)) => pause(turn, read).await,
+            Ok(Kept::Bytes(read)) => turn.pause(read).await,
             Ok(Kept::Ended) => ended = true,
             Ok(Kept::Full) => to.writable().await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
@@ -201,7 +222,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Passes on through memory.
 async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<()> {
-    let mut turn = 0;
+    let mut turn = Turn::begin(from, to, room);
     let mut buffer = Vec::new();
     let mut store = Store::new(room);
     loop {
@@ -221,7 +242,7 @@ async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<
             Err(error) => return Err(error),
         };
         let put = |moved: usize| to.try_write(&buffer[moved..got]);
-        if push(from, to, (got, put), loan, &mut store, &mut turn).await? {
+        if push((got, put), loan, &mut store, &mut turn).await? {
             return Ok(());
         }
     }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! KEYFILE is a private key as `packtrain key` makes it; the depot must know its public half. The rate counts until the last
-//! byte has been taken. `each` are the bytes of the sessions when time was up: the least, the median and the most.
+//! byte has been taken. `each` are the bytes that the relay had taken of the sessions when time was up: the least, the
+//! median and the most.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "an example that measures")]
 
 use std::error::Error;
@@ -15,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use packtrain_io::tcp::Identity;
+use packtrain_io::tcp::{Identity, tcp_info};
 use packtrain_io::{clock, entropy};
 use packtrain_proto::session::{ANSWER_HEAD, Answer, Hop, Kind, Place, Session, SessionId};
 
@@ -49,16 +50,21 @@ fn give(key: &str, depot: &str, to: &str, seconds: &str, n: &str) -> Done<()> {
     let identity = (key != "-").then(|| Identity::load_file(key.as_ref())).transpose()?;
     let (depot, to): (Place, Place) = (depot.parse()?, to.parse()?);
     let limit = Duration::from_secs_f64(seconds.parse()?);
+    // All are let in before any begins, so that none has the path for itself for a time.
+    let sockets = (0..n.parse::<u32>()?.max(1))
+        .map(|_| connect(identity.as_ref(), &depot, &to))
+        .collect::<Done<Vec<_>>>()?;
     let begun = Instant::now();
-    let mut sent: Vec<u64> = std::thread::scope(|scope| {
-        let one = || send(identity.as_ref(), &depot, &to, limit);
-        let running: Vec<_> = (0..n.parse::<u32>()?.max(1)).map(|_| scope.spawn(one)).collect();
+    let sent: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let one = |socket| scope.spawn(move || send(socket, begun, limit));
+        let running: Vec<_> = sockets.into_iter().map(one).collect();
         running.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Done<_>>()
     })?;
     let spent = begun.elapsed().as_secs_f64();
-    sent.sort_unstable();
-    let all: u64 = sent.iter().sum();
-    let each = [sent[0], sent[sent.len() / 2], sent[sent.len() - 1]];
+    let all: u64 = sent.iter().map(|(all, _)| all).sum();
+    let mut taken: Vec<u64> = sent.iter().map(|(_, taken)| *taken).collect();
+    taken.sort_unstable();
+    let each = [taken[0], taken[taken.len() / 2], taken[taken.len() - 1]];
     println!(
         "{{\"sessions\":{},\"bytes\":{all},\"seconds\":{spent:.3},\"goodput_bps\":{:.0},\"each\":{each:?}}}",
         sent.len(),
@@ -67,19 +73,25 @@ fn give(key: &str, depot: &str, to: &str, seconds: &str, n: &str) -> Done<()> {
     Ok(())
 }
 
-fn send(identity: Option<&Identity>, depot: &Place, to: &Place, limit: Duration) -> Done<u64> {
+fn connect(identity: Option<&Identity>, depot: &Place, to: &Place) -> Done<TcpStream> {
     let mut socket = TcpStream::connect(depot.to_string())?;
     if let Some(identity) = identity {
         ask(&mut socket, identity, depot, to)?;
     }
-    let (piece, begun, mut sent) = (vec![7; 1 << 18], Instant::now(), 0);
+    Ok(socket)
+}
+
+/// The bytes sent, and those that had been acknowledged when time was up.
+fn send(mut socket: TcpStream, begun: Instant, limit: Duration) -> Done<(u64, u64)> {
+    let (piece, mut sent) = (vec![7; 1 << 18], 0);
     while begun.elapsed() < limit {
         sent += socket.write(&piece)? as u64;
     }
+    let taken = tcp_info(&socket)?.acked.ok_or("the kernel does not tell what is acknowledged")?;
     socket.shutdown(Shutdown::Write)?;
     // The other end closes when it has read it all.
     socket.read_to_end(&mut Vec::new())?;
-    Ok(sent)
+    Ok((sent, taken.get()))
 }
 
 fn ask(socket: &mut TcpStream, identity: &Identity, depot: &Place, to: &Place) -> Done<()> {

@@ -35,6 +35,10 @@ pub(crate) struct DepotArgs {
     /// Bytes on their way through this process, in fair shares.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = values::size)]
     pub(crate) pool: ByteCount,
+    /// About as many bytes as the kernel may hold for sessions beside, when these are many, in fair
+    /// shares [default: a quarter of what the kernel gives to TCP before it throws bytes away].
+    #[arg(long, value_name = "SIZE", value_parser = values::size, conflicts_with = "tcp_buffer")]
+    pub(crate) socket_memory: Option<ByteCount>,
     /// Take on nothing new while this much is relayed, such as 8gbit.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub(crate) full_rate: Option<DataRate>,

@@ -20,6 +20,7 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
             key_sessions: args.key_sessions,
             key_bytes: args.key_bytes,
             pool: args.pool,
+            kernel: args.socket_memory,
             rate: args.full_rate,
             load: args.full_load,
         },

@@ -15,6 +15,7 @@ struct Lender {
     blocks: usize,
     kept: AtomicUsize,
     most_kept: AtomicUsize,
+    outside: Option<ByteCount>,
 }
 
 impl Lender {
@@ -25,7 +26,7 @@ impl Lender {
     fn keeping(each: usize, blocks: usize) -> Self {
         let zero = AtomicUsize::default;
         let (out, most, moved) = (zero(), zero(), zero());
-        Self { each, out, most, moved, blocks, kept: zero(), most_kept: zero() }
+        Self { each, out, most, moved, blocks, kept: zero(), most_kept: zero(), outside: None }
     }
 }
 
@@ -53,6 +54,10 @@ impl Room for Lender {
     fn unkeep(&self, moved: usize) {
         assert!(self.kept.fetch_sub(1, Ordering::SeqCst) > 0 && moved <= BLOCK);
         self.moved.fetch_add(moved, Ordering::SeqCst);
+    }
+
+    fn outside(&self) -> Option<ByteCount> {
+        self.outside
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one call without a safe wrapper: reading `TCP_INFO`.
+//! The calls without a safe wrapper: reading `TCP_INFO`, and settings of buffers.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -6,6 +6,54 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Room for `struct tcp_info` of kernels to come; an older one fills less.
 pub(super) const INFO_MAX: usize = 512;
+
+/// Which buffers' sizes are fixed: the kernel does not tune those (Linux 5.14).
+const SO_BUF_LOCK: libc::c_int = 72;
+/// That of what has come.
+const SOCK_RCVBUF_LOCK: libc::c_int = 2;
+
+/// Whether the receive buffer is fixed as it is, or tuned by the kernel.
+pub(super) fn fix_receive_buffer(socket: BorrowedFd<'_>, fixed: bool) -> io::Result<()> {
+    // The few others number this option otherwise.
+    if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let lock = if fixed { SOCK_RCVBUF_LOCK } else { 0 };
+    set(socket, libc::SOL_SOCKET, SO_BUF_LOCK, lock)
+}
+
+/// Bytes of a page.
+pub(super) fn page_size() -> u64 {
+    // SAFETY: it reads a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+/// The most that the peer may send ahead.
+pub(super) fn clamp_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+fn set(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: `value` is valid for reads of its size through the call, and the descriptor is
+    // borrowed, hence open.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// Reads `TCP_INFO` as bytes; gives how many the kernel filled.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>, out: &mut [u8; INFO_MAX]) -> io::Result<usize> {

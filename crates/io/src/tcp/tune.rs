@@ -7,6 +7,8 @@ use packtrain_units::{ByteCount, Duration};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use super::sys;
+
 /// Marks what the socket sends as lower effort (RFC 8622).
 ///
 /// # Errors
@@ -125,6 +127,37 @@ pub fn set_buffers(socket: &impl AsFd, size: ByteCount) -> io::Result<ByteCount>
     Ok(ByteCount(granted as u64))
 }
 
+/// Holds the kernel to about `most` bytes of what has come and is not read: its autotuning goes no
+/// further than that, and what the peer may send ahead becomes less where it was more, without loss
+/// of what is on its way. Gives whether that is so; where `most` is more than the kernel
+/// has taken so far it goes on tuning. Not for a socket with [`set_buffers`].
+///
+/// # Errors
+/// What the kernel says, before Linux 5.14 for one.
+pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<bool> {
+    let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
+    let has = SockRef::from(socket).recv_buffer_size()?;
+    let over = has > most;
+    sys::fix_receive_buffer(socket.as_fd(), over)?;
+    // Half of a buffer is for the kernel's own needs.
+    sys::clamp_window(socket.as_fd(), if over { most / 2 } else { has })?;
+    Ok(over)
+}
+
+/// The bytes of all sockets together at which this kernel is short of memory for TCP and throws away
+/// what has arrived; none where it does not say.
+pub fn pressure() -> Option<ByteCount> {
+    let field = |path, n| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.split_whitespace().nth(n)?.parse::<u64>().ok()
+    };
+    let pages = field("/proc/sys/net/ipv4/tcp_mem", 1)
+        .map(|pages| ByteCount(pages.saturating_mul(sys::page_size())));
+    // Other network namespaces than the first cannot read it: a sixteenth of the memory is what the
+    // kernel sets when it starts.
+    pages.or_else(|| Some(ByteCount(field("/proc/meminfo", 1)?.saturating_mul(1024) / 16)))
+}
+
 /// Sends small writes at once.
 ///
 /// # Errors
@@ -190,6 +223,39 @@ mod tests {
         for bad in ["", "a b", "../x", "seventeen-letters"] {
             assert!(matches!(check_congestion(bad), Err(CongestionError::Nonsense(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_comes_is_limited_and_freed_again() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        // What it was handed counts: this much of it is not read.
+        let mut fill = |server: &std::net::TcpStream| {
+            client.set_nonblocking(true).unwrap();
+            server.set_nonblocking(true).unwrap();
+            let (mut put, mut quiet) = (0, 0);
+            while quiet < 20 {
+                match client.write(&[7; 1 << 16]) {
+                    Ok(more) => (put, quiet) = (put + more, 0),
+                    Err(_) => quiet += 1,
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            put
+        };
+        let most = ByteCount(64 << 10);
+        assert!(limit_received(&server, most).unwrap());
+        let _ = fill(&server);
+        let held = crate::tcp::tcp_info(&server).unwrap().received.unwrap();
+        // What was announced before may still come.
+        assert!(held.get() < 200 << 10, "{held}");
+        while server.read(&mut [0; 1 << 16]).is_ok_and(|read| read > 0) {}
+        assert!(!limit_received(&server, ByteCount(1 << 30)).unwrap());
+        let _ = fill(&server);
+        let more = crate::tcp::tcp_info(&server).unwrap().received.unwrap();
+        assert!(more.get() > held.get());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_proto::session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use super::metrics;
 use crate::pubkey::PublicKey;
 
 /// What each direction of a session may hold whatever the others do.
@@ -32,6 +33,9 @@ pub struct DepotLimits {
     pub key_bytes: Option<ByteCount>,
     /// Bytes on their way through this process.
     pub pool: ByteCount,
+    /// About as many of them as the kernel may hold beside, when there are many connections; what
+    /// suits this machine if none.
+    pub kernel: Option<ByteCount>,
     /// At this rate it takes on nothing new.
     pub rate: Option<DataRate>,
     /// At this load per core it takes on nothing new.
@@ -45,6 +49,7 @@ impl Default for DepotLimits {
             key_sessions: 64,
             key_bytes: None,
             pool: ByteCount(64 << 20),
+            kernel: None,
             rate: None,
             load: None,
         }
@@ -184,13 +189,16 @@ pub(crate) struct Pool {
     /// Lent altogether, and the most that ever was.
     lent: AtomicU64,
     most: AtomicU64,
+    /// What the kernel may hold for all connections.
+    kernel: u64,
 }
 
 impl Pool {
     pub(crate) fn new(limits: &DepotLimits) -> Self {
         let zero = AtomicU64::default;
         let spare = limits.pool.get() - 2 * LEAST * u64::from(limits.room());
-        Self { spare, directions: zero(), beyond: zero(), lent: zero(), most: zero() }
+        let kernel = limits.kernel.unwrap_or_else(metrics::socket_memory).get();
+        Self { spare, directions: zero(), beyond: zero(), lent: zero(), most: zero(), kernel }
     }
 
     /// There is one direction more.
@@ -201,6 +209,12 @@ impl Pool {
     /// There is one direction less.
     pub(crate) fn leave(&self) {
         self.directions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What the kernel may hold of one direction at each end: mostly one direction of a session
+    /// moves.
+    pub(super) fn outside(&self) -> ByteCount {
+        ByteCount((self.kernel / self.directions.load(Ordering::Relaxed).max(1)).max(LEAST))
     }
 
     /// Lends room to one direction, which has none at the moment.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use packtrain_io::tcp::tune;
 use packtrain_proto::session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,6 +70,17 @@ pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
     load / std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
+/// The part of what the kernel gives to TCP that a depot's connections may hold: their other ends may
+/// be on this machine too.
+const OURS: u64 = 4;
+/// Where nothing is known of it.
+const LITTLE: ByteCount = ByteCount(64 << 20);
+
+/// What the kernel may hold for the depot's connections on this machine.
+pub(super) fn socket_memory() -> ByteCount {
+    tune::pressure().map_or(LITTLE, |bytes| ByteCount(bytes.get() / OURS)).max(LITTLE)
 }
 
 /// How long somebody who asks for figures has to say so.

@@ -330,6 +330,11 @@ impl Room for Lane<'_> {
         self.depot.pool.unkeep();
         self.count(moved);
     }
+
+    fn outside(&self) -> Option<ByteCount> {
+        // Who fixes buffers knows what he wants.
+        self.depot.connect.buffers.is_none().then(|| self.depot.pool.outside())
+    }
 }
 
 impl Lane<'_> {
