@@ -3,6 +3,7 @@
 //! has no such thing for these sockets, through memory. While the second is slow, what comes from the first waits in
 //! memory as far as there is [`Room`].
 
+mod movers;
 mod outside;
 mod store;
 mod sys;
@@ -10,12 +11,15 @@ mod sys;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use packtrain_units::ByteCount;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+pub use movers::Movers;
+use movers::Share;
 use outside::Outside;
 pub use store::BLOCK;
 use store::{Kept, Store};
@@ -42,6 +46,8 @@ pub trait Room {
     /// The most that the kernel should hold of what has come by one connection, and of what goes
     /// out by the other; none to leave that to the kernel.
     fn outside(&self) -> Option<ByteCount>;
+    /// Where turns are taken.
+    fn movers(&self) -> &Arc<Movers>;
 }
 
 /// How bytes are passed on.
@@ -109,7 +115,7 @@ async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Resul
     let mut begun = false;
     let mut turn = Turn::begin(from, to, room);
     loop {
-        from.readable().await?;
+        turn.until(from.readable()).await?;
         let loan = Loan::new(room);
         let got = from
             .try_io(Interest::READABLE, || sys::splice(from.as_fd(), pipe_in.as_fd(), loan.lent));
@@ -137,21 +143,42 @@ struct Turn<'a, R: Room> {
     room: &'a R,
     moved: usize,
     outside: Outside,
+    share: Share,
 }
 
 impl<'a, R: Room> Turn<'a, R> {
     fn begin(from: &'a TcpStream, to: &'a TcpStream, room: &'a R) -> Self {
-        Self { ends: (from, to), room, moved: 0, outside: Outside::begin(from, to, room) }
+        let outside = Outside::begin(from, to, room);
+        Self { ends: (from, to), room, moved: 0, outside, share: Share::new(room.movers()) }
     }
 
     /// Lets others have their turn, now and then.
     async fn pause(&mut self, moved: usize) {
         self.outside.moved(moved, self.ends.0, self.ends.1, self.room);
+        self.share.moved(moved);
         self.moved += moved;
         if self.moved >= TURN {
             self.moved = 0;
             tokio::task::yield_now().await;
+            self.share.enter().await;
         }
+    }
+
+    /// Waits for what is not there yet, and meanwhile it is the turn of others.
+    async fn until<T>(&mut self, ready: impl Future<Output = T>) -> T {
+        tokio::pin!(ready);
+        let now = tokio::select! {
+            biased;
+            out = &mut ready => Some(out),
+            () = std::future::ready(()) => None,
+        };
+        if let Some(out) = now {
+            return out;
+        }
+        self.share.leave();
+        let out = ready.await;
+        self.share.enter().await;
+        out
     }
 }
 
@@ -184,7 +211,7 @@ async fn push<R: Room>(
         }
         if patient {
             // Mostly it goes on at once, and then nothing need be copied.
-            match tokio::time::timeout(PATIENCE, to.writable()).await {
+            match turn.until(tokio::time::timeout(PATIENCE, to.writable())).await {
                 Ok(writable) => writable?,
                 Err(_) => patient = false,
             }
@@ -193,11 +220,16 @@ async fn push<R: Room>(
         match if ended { Ok(Kept::Full) } else { store.read(from) } {
             Ok(Kept::Bytes(read)) => turn.pause(read).await,
             Ok(Kept::Ended) => ended = true,
-            Ok(Kept::Full) => to.writable().await?,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
-                writable = to.writable() => writable?,
-                readable = from.readable() => readable?,
-            },
+            Ok(Kept::Full) => turn.until(to.writable()).await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let either = async {
+                    tokio::select! {
+                        writable = to.writable() => writable,
+                        readable = from.readable() => readable,
+                    }
+                };
+                turn.until(either).await?;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -226,7 +258,7 @@ async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<
     let mut buffer = Vec::new();
     let mut store = Store::new(room);
     loop {
-        from.readable().await?;
+        turn.until(from.readable()).await?;
         let loan = Loan::new(room);
         if buffer.len() != loan.lent {
             buffer = vec![0; loan.lent];

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_io::relay::Way;
+use packtrain_io::relay::{Movers, Way};
 use packtrain_io::tcp::tune::{self, check_congestion};
 use packtrain_io::tcp::{ConnectOptions, listen};
 use packtrain_io::udp::PortRange;
@@ -87,6 +87,8 @@ struct Depot {
     keys: KeyFile,
     admission: Mutex<Admission>,
     pool: Arc<Pool>,
+    /// Who moves bytes at the moment.
+    movers: Arc<Movers>,
     hops: Hops,
     /// When datagrams last did not get through to a next depot; 0 for never.
     fell_back: AtomicU64,
@@ -315,6 +317,7 @@ fn listen_and_relay(
         hops: Hops::new(Arc::clone(&pool), ports, request.flows as usize),
         fell_back: AtomicU64::new(0),
         pool,
+        movers: Movers::new(runtime::workers()),
         admission: Mutex::new(Admission::new(request.limits)),
         guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
         counters: Counters::default(),

@@ -13,11 +13,16 @@ pub(crate) fn handle() -> &'static Handle {
     RUNTIME
         .get_or_init(|| {
             Builder::new_multi_thread()
-                .worker_threads(2)
+                .worker_threads(workers())
                 .thread_name("async")
                 .enable_all()
                 .build()
                 .expect("the system gives threads")
         })
         .handle()
+}
+
+/// Its threads: they only wait mostly, but for those of a depot.
+pub(crate) fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
 }

@@ -16,6 +16,7 @@ struct Lender {
     kept: AtomicUsize,
     most_kept: AtomicUsize,
     outside: Option<ByteCount>,
+    movers: Arc<Movers>,
 }
 
 impl Lender {
@@ -26,7 +27,17 @@ impl Lender {
     fn keeping(each: usize, blocks: usize) -> Self {
         let zero = AtomicUsize::default;
         let (out, most, moved) = (zero(), zero(), zero());
-        Self { each, out, most, moved, blocks, kept: zero(), most_kept: zero(), outside: None }
+        Self {
+            each,
+            out,
+            most,
+            moved,
+            blocks,
+            kept: zero(),
+            most_kept: zero(),
+            outside: None,
+            movers: Movers::new(1),
+        }
     }
 }
 
@@ -58,6 +69,10 @@ impl Room for Lender {
 
     fn outside(&self) -> Option<ByteCount> {
         self.outside
+    }
+
+    fn movers(&self) -> &Arc<Movers> {
+        &self.movers
     }
 }
 

@@ -29,10 +29,10 @@ pub(super) fn page_size() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// The most that the peer may send ahead.
-pub(super) fn clamp_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+/// Bytes that must have come before a reader is woken.
+pub(super) fn wake_at(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
 fn set(

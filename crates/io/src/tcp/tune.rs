@@ -127,21 +127,34 @@ pub fn set_buffers(socket: &impl AsFd, size: ByteCount) -> io::Result<ByteCount>
     Ok(ByteCount(granted as u64))
 }
 
-/// Holds the kernel to about `most` bytes of what has come and is not read: its autotuning goes no
-/// further than that, and what the peer may send ahead becomes less where it was more, without loss
-/// of what is on its way. Gives whether that is so; where `most` is more than the kernel
-/// has taken so far it goes on tuning. Not for a socket with [`set_buffers`].
+/// From here on the kernel's tuning is left to itself: it knows what a path needs.
+const PLENTY: usize = 16 << 20;
+
+/// Holds the kernel to about `most` bytes of what has come and is not read. Where that is less than what
+/// a fast and long path needs, it may have it at once; else it goes on tuning, up to there.
+/// What comes is lost and sent again if it was announced under another limit that was more than
+/// twice as much. Not for a socket with [`set_buffers`].
 ///
 /// # Errors
 /// What the kernel says, before Linux 5.14 for one.
-pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<bool> {
+pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<()> {
     let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
-    let has = SockRef::from(socket).recv_buffer_size()?;
-    let over = has > most;
-    sys::fix_receive_buffer(socket.as_fd(), over)?;
-    // Half of a buffer is for the kernel's own needs.
-    sys::clamp_window(socket.as_fd(), if over { most / 2 } else { has })?;
-    Ok(over)
+    let (fd, options) = (socket.as_fd(), SockRef::from(socket));
+    let has = options.recv_buffer_size()?;
+    if most >= PLENTY {
+        return sys::fix_receive_buffer(fd, has > most);
+    }
+    if has / 2 > most {
+        options.set_recv_buffer_size(most / 2)?;
+    }
+    if options.recv_buffer_size()? < most / 2 {
+        // Asking for a size is limited by rmem_max; asking to be woken for so much is not, and gives
+        // room for it. Half of a buffer is for the kernel's own needs.
+        sys::fix_receive_buffer(fd, false)?;
+        sys::wake_at(fd, most / 2)?;
+        sys::wake_at(fd, 1)?;
+    }
+    sys::fix_receive_buffer(fd, true)
 }
 
 /// The bytes of all sockets together at which this kernel is short of memory for TCP and throws away
@@ -227,35 +240,29 @@ mod tests {
 
     #[test]
     fn what_comes_is_limited_and_freed_again() {
-        use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        // What it was handed counts: this much of it is not read.
-        let mut fill = |server: &std::net::TcpStream| {
-            client.set_nonblocking(true).unwrap();
-            server.set_nonblocking(true).unwrap();
-            let (mut put, mut quiet) = (0, 0);
-            while quiet < 20 {
-                match client.write(&[7; 1 << 16]) {
-                    Ok(more) => (put, quiet) = (put + more, 0),
-                    Err(_) => quiet += 1,
-                }
-                std::thread::sleep(std::time::Duration::from_millis(1));
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let has = || SockRef::from(&server).recv_buffer_size().unwrap();
+        let begun = has();
+        // More than it began with, and more than an ordinary user may ask for.
+        limit_received(&server, ByteCount(1 << 20)).unwrap();
+        assert!(has() >= 1 << 19 && has() > begun, "{} of {begun}", has());
+        limit_received(&server, ByteCount(64 << 10)).unwrap();
+        assert!(has() <= 128 << 10, "{}", has());
+        client.set_nonblocking(true).unwrap();
+        let (mut put, mut quiet) = (0, 0);
+        while quiet < 20 {
+            match std::io::Write::write(&mut &client, &[7; 1 << 16]) {
+                Ok(more) => (put, quiet) = (put + more, 0),
+                Err(_) => quiet += 1,
             }
-            put
-        };
-        let most = ByteCount(64 << 10);
-        assert!(limit_received(&server, most).unwrap());
-        let _ = fill(&server);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let held = crate::tcp::tcp_info(&server).unwrap().received.unwrap();
-        // What was announced before may still come.
-        assert!(held.get() < 200 << 10, "{held}");
-        while server.read(&mut [0; 1 << 16]).is_ok_and(|read| read > 0) {}
-        assert!(!limit_received(&server, ByteCount(1 << 30)).unwrap());
-        let _ = fill(&server);
-        let more = crate::tcp::tcp_info(&server).unwrap().received.unwrap();
-        assert!(more.get() > held.get());
+        assert!(put > 0 && held.get() < 256 << 10, "{held} of {put}");
+        limit_received(&server, ByteCount(1 << 40)).unwrap();
+        assert!(has() <= 128 << 10, "as much as it was, until the kernel finds that it needs more");
     }
 
     #[test]

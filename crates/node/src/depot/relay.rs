@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use packtrain_io::clock;
-use packtrain_io::relay::{Room, cut, pump};
+use packtrain_io::relay::{Movers, Room, cut, pump};
 use packtrain_io::tcp::{connect_any, tune};
 use packtrain_proto::session::{
     ANSWER_HEAD, Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind,
@@ -334,6 +334,10 @@ impl Room for Lane<'_> {
     fn outside(&self) -> Option<ByteCount> {
         // Who fixes buffers knows what he wants.
         self.depot.connect.buffers.is_none().then(|| self.depot.pool.outside())
+    }
+
+    fn movers(&self) -> &Arc<Movers> {
+        &self.depot.movers
     }
 }
 
