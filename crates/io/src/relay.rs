@@ -28,6 +28,10 @@ use store::{Kept, Store};
 const TURN: usize = 256 << 10;
 /// Room asked for in a pipe. What it holds is bounded by [`Room`], not by this.
 const PIPE: usize = 256 << 10;
+/// A pipe that holds less is slower than memory.
+const LEAST_PIPE: usize = 64 << 10;
+/// So many bytes of a direction go through memory first: one that only answers needs no pipe.
+const FEW: usize = 64 << 10;
 /// How long a hop may take nothing before what comes is copied to where it can wait.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -43,6 +47,8 @@ pub trait Room {
     fn keep(&self, kept: usize) -> bool;
     /// Takes a block back, and learns how many bytes have gone through it.
     fn unkeep(&self, moved: usize);
+    /// Some bytes have gone on.
+    fn progress(&self);
     /// The most that the kernel should hold of what has come by one connection, and of what goes
     /// out by the other; none to leave that to the kernel.
     fn outside(&self) -> Option<ByteCount>;
@@ -66,12 +72,15 @@ pub enum Way {
 /// # Errors
 /// That of whichever connection broke.
 pub async fn pump(from: &TcpStream, to: &TcpStream, way: Way, room: &impl Room) -> io::Result<()> {
-    let ended = match way {
-        Way::Splice => splice(from, to, room).await?,
-        Way::Copy => None,
-    };
-    if ended.is_none() {
-        copy(from, to, room).await?;
+    let mut store = Store::new(room);
+    let mut turn = Turn::begin(from, to, room);
+    let few = if way == Way::Splice { FEW } else { usize::MAX };
+    let mut ended = copy(&mut turn, &mut store, few).await?;
+    if !ended && way == Way::Splice {
+        ended = splice(&mut turn, &mut store).await?;
+    }
+    if !ended {
+        copy(&mut turn, &mut store, usize::MAX).await?;
     }
     match SockRef::from(to).shutdown(Shutdown::Write) {
         // Gone already, having read all that it wanted.
@@ -105,25 +114,24 @@ impl<R: Room> Drop for Loan<'_, R> {
     }
 }
 
-/// Passes on within the kernel; none if it does not do that between these two.
+/// Passes on within the kernel until the end; false if it does not do that between these two.
 ///
 /// The pipe is filled only while it is empty: that it would block then means that nothing has
 /// come, and never that the pipe is full.
-async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<Option<()>> {
-    let Ok((pipe_out, pipe_in)) = pipe() else { return Ok(None) };
-    let mut store = Store::new(room);
+async fn splice<R: Room>(turn: &mut Turn<'_, R>, store: &mut Store<'_, R>) -> io::Result<bool> {
+    let ((from, to), room) = (turn.ends, turn.room);
+    let Some((pipe_out, pipe_in)) = pipe() else { return Ok(false) };
     let mut begun = false;
-    let mut turn = Turn::begin(from, to, room);
     loop {
         turn.until(from.readable()).await?;
         let loan = Loan::new(room);
         let got = from
             .try_io(Interest::READABLE, || sys::splice(from.as_fd(), pipe_in.as_fd(), loan.lent));
         let held = match got {
-            Ok(0) => return Ok(Some(())),
+            Ok(0) => return Ok(true),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) if !begun && is_missing(&error) => return Ok(None),
+            Err(error) if !begun && is_missing(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         begun = true;
@@ -131,8 +139,8 @@ async fn splice(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Resul
             let left = held - moved;
             to.try_io(Interest::WRITABLE, || sys::splice(pipe_out.as_fd(), to.as_fd(), left))
         };
-        if push((held, put), loan, &mut store, &mut turn).await? {
-            return Ok(Some(()));
+        if push((held, put), loan, store, turn).await? {
+            return Ok(true);
         }
     }
 }
@@ -154,6 +162,7 @@ impl<'a, R: Room> Turn<'a, R> {
 
     /// Lets others have their turn, now and then.
     async fn pause(&mut self, moved: usize) {
+        self.room.progress();
         self.outside.moved(moved, self.ends.0, self.ends.1, self.room);
         self.share.moved(moved);
         self.moved += moved;
@@ -245,26 +254,31 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let ends = sys::pipe()?;
-    // A user has only so much room in pipes: a smaller one does as well.
-    let _ = sys::set_pipe_size(ends.1.as_fd(), PIPE);
-    Ok(ends)
+/// A pipe, if one is to be had that is worth it: a user has only so much room in pipes, and who has had
+/// it gets two pages (pipe(7)).
+fn pipe() -> Option<(OwnedFd, OwnedFd)> {
+    let ends = sys::pipe().ok()?;
+    let size = sys::set_pipe_size(ends.1.as_fd(), PIPE);
+    let size = size.or_else(|_| sys::pipe_size(ends.1.as_fd())).ok()?;
+    (size >= LEAST_PIPE).then_some(ends)
 }
 
-/// Passes on through memory.
-async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<()> {
-    let mut turn = Turn::begin(from, to, room);
-    let mut buffer = Vec::new();
-    let mut store = Store::new(room);
-    loop {
+/// Passes on through memory, about `most` bytes; whether nothing more comes.
+async fn copy<R: Room>(
+    turn: &mut Turn<'_, R>,
+    store: &mut Store<'_, R>,
+    most: usize,
+) -> io::Result<bool> {
+    let ((from, to), room) = (turn.ends, turn.room);
+    let (mut buffer, mut copied) = (Vec::new(), 0);
+    while copied < most {
         turn.until(from.readable()).await?;
         let loan = Loan::new(room);
         if buffer.len() != loan.lent {
             buffer = vec![0; loan.lent];
         }
         let got = match from.try_read(&mut buffer) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return Ok(true),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // Nobody has room for nothing.
@@ -274,10 +288,12 @@ async fn copy(from: &TcpStream, to: &TcpStream, room: &impl Room) -> io::Result<
             Err(error) => return Err(error),
         };
         let put = |moved: usize| to.try_write(&buffer[moved..got]);
-        if push((got, put), loan, &mut store, &mut turn).await? {
-            return Ok(());
+        copied += got;
+        if push((got, put), loan, store, turn).await? {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 #[cfg(test)]

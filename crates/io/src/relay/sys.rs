@@ -24,6 +24,13 @@ pub(super) fn set_pipe_size(pipe: BorrowedFd<'_>, size: usize) -> io::Result<usi
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
+/// The room in a pipe.
+pub(super) fn pipe_size(pipe: BorrowedFd<'_>) -> io::Result<usize> {
+    // SAFETY: the descriptor is borrowed, hence open.
+    let got = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
 /// Moves at most `len` bytes from one descriptor to the other, one of which is a pipe; zero at the
 /// end of what comes in.
 pub(super) fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {

@@ -67,6 +67,8 @@ impl Room for Lender {
         self.moved.fetch_add(moved, Ordering::SeqCst);
     }
 
+    fn progress(&self) {}
+
     fn outside(&self) -> Option<ByteCount> {
         self.outside
     }

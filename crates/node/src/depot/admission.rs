@@ -17,6 +17,9 @@ pub(crate) const BLOCK: u64 = 8 << 10;
 const MOST: u64 = 1 << 20;
 /// What a direction keeps for a slow hop comes in blocks of so many.
 const KEPT: u64 = packtrain_io::relay::BLOCK as u64;
+/// A direction borrows at most so many times what nobody has: who never gives back leaves something
+/// to those who come later (Choudhury and Hahne, dynamic queue length thresholds, 1998).
+const GREED: u64 = 16;
 /// The time in which a key's bytes are counted.
 const HOUR: Duration = Duration::from_secs(3600);
 /// When to come again where it is not known.
@@ -273,7 +276,10 @@ impl Pool {
         if held + bytes > self.part() {
             return false;
         }
-        let more = |beyond| Some(beyond + bytes).filter(|beyond| *beyond <= self.spare);
+        let more = |beyond| {
+            let free = self.spare.saturating_sub(beyond);
+            (bytes <= free && held + bytes <= free.saturating_mul(GREED)).then_some(beyond + bytes)
+        };
         let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if got {
             self.lend(bytes);
@@ -299,8 +305,10 @@ impl Pool {
 
     /// Blocks that a direction with `blocks` could still get now.
     pub(crate) fn blocks_left(&self, blocks: u64) -> u64 {
-        let left = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
-        left.min((self.part() / BLOCK).saturating_sub(blocks))
+        let free = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
+        // As `borrow` lends them one by one.
+        let greed = ((free + 1) * GREED).saturating_sub(blocks) / (GREED + 1);
+        free.min(greed).min((self.part() / BLOCK).saturating_sub(blocks))
     }
 
     /// Lent now, and the most that ever was.
@@ -370,6 +378,27 @@ mod tests {
         assert_eq!(reason(door.admit(at(1), A)), Some(Reason::Busy));
         door.measured(at(1), DataRate::from_bps(999), 1.9);
         assert_eq!(reason(door.admit(at(1), A)), None);
+    }
+
+    #[test]
+    fn who_never_gives_back_leaves_something() {
+        let pool = Pool::new(&DepotLimits::default());
+        let mut left = pool.spare;
+        for stalled in 1..5 {
+            pool.join();
+            pool.join();
+            let mut kept = 0;
+            while pool.keep(kept) {
+                kept += 1;
+            }
+            let now = pool.spare - pool.beyond.load(Ordering::Relaxed);
+            assert!(now + KEPT >= left / (GREED + 2), "{stalled} leave {now} of {left}");
+            assert!(
+                stalled > 1 || kept as u64 * KEPT >= pool.spare / 10 * 9,
+                "one has most: {kept}"
+            );
+            left = now;
+        }
     }
 
     proptest! {

@@ -88,8 +88,10 @@ pub(super) async fn serve(
     stranger: OwnedSemaphorePermit,
     mut over: watch::Receiver<bool>,
 ) {
+    // Given up by who is let in; who is refused has it until he has heard so.
+    let mut stranger = Some(stranger);
     let begun = clock::now();
-    tune_socket(&socket);
+    tune_socket(&socket, &depot);
     let read = tokio::select! {
         read = tokio::time::timeout(HELLO.to_std(), read_header(&mut socket)) => read,
         _ = over.wait_for(|over| *over) => return,
@@ -97,7 +99,7 @@ pub(super) async fn serve(
     let (mut known, flow) = (Known::default(), Flow::default());
     let ended = match read {
         Ok(Ok(header)) => {
-            let work = session(&depot, &mut socket, header, stranger, (&mut known, &flow));
+            let work = session(&depot, &mut socket, header, &mut stranger, (&mut known, &flow));
             tokio::select! {
                 ended = work => ended,
                 _ = over.wait_for(|over| *over) => Err(Ended::Failed("the depot has ended".into())),
@@ -144,10 +146,12 @@ pub(super) async fn serve(
     }));
 }
 
-fn tune_socket(socket: &TcpStream) {
+fn tune_socket(socket: &TcpStream, depot: &Depot) {
+    // One who is there and takes nothing looks the same to the kernel: he has his idle time.
+    let dead = depot.idle.max(DEAD);
     // What a system lacks of these, it does without.
     let _ = tune::set_nodelay(socket);
-    let _ = tune::set_dead_after(socket, DEAD);
+    let _ = tune::set_dead_after(socket, dead);
 }
 
 /// Reads a header and not one byte more; no error for who says something else altogether.
@@ -331,6 +335,10 @@ impl Room for Lane<'_> {
         self.count(moved);
     }
 
+    fn progress(&self) {
+        self.flow.touch();
+    }
+
     fn outside(&self) -> Option<ByteCount> {
         // Who fixes buffers knows what he wants.
         self.depot.connect.buffers.is_none().then(|| self.depot.pool.outside())
@@ -361,7 +369,7 @@ async fn session(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: OwnedSemaphorePermit,
+    stranger: &mut Option<OwnedSemaphorePermit>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     known.id = Some(header.session.id.to_string());
@@ -378,7 +386,7 @@ async fn session(
     if let Kind::Measure(what) = header.session.kind {
         return measure::answer(depot, socket, &header, what).await;
     }
-    drop(stranger);
+    *stranger = None;
     let broken =
         || refusal(position, Reason::Malformed, "the route has no depot for this position");
     let (hop, last) = match header.next().ok_or_else(broken)? {
@@ -510,7 +518,7 @@ async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, E
         return Err(refusal(position, Reason::Forbidden, text).into());
     }
     let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
-    tune_socket(&next);
+    tune_socket(&next, depot);
     Ok(next)
 }
 

@@ -471,7 +471,7 @@ impl Incoming<'_> {
         let _ = self.tell.send(Word::Met);
         // Bytes that came as data: all before the switch.
         let (mut came, mut switched) = (0, false);
-        let mut offered = false;
+        let (mut offered, mut answered) = (false, false);
         loop {
             let mut head = [0; FRAME_HEAD];
             let ended = *self.known.end.borrow();
@@ -499,8 +499,12 @@ impl Incoming<'_> {
                     offered = true;
                     self.flow = self.take(port);
                 }
-                Frame::Take(port) => drop(self.tell.send(Word::Taken(Some(port)))),
-                Frame::No => drop(self.tell.send(Word::Taken(None))),
+                // One offer has one answer: what more came would wait in memory.
+                answer @ (Frame::Take(_) | Frame::No) if !answered => {
+                    answered = true;
+                    let port = if let Frame::Take(port) = answer { Some(port) } else { None };
+                    let _ = self.tell.send(Word::Taken(port));
+                }
                 Frame::Switch(total) if self.flow.is_some() && !switched => {
                     if total != came {
                         return Err(HopError::Broken.into());
@@ -528,7 +532,12 @@ impl Incoming<'_> {
                     }
                     self.known.end.send_replace(Some(total));
                 }
-                Frame::Offer(_) | Frame::Switch(_) | Frame::Stay | Frame::End(_) => {
+                Frame::Offer(_)
+                | Frame::Take(_)
+                | Frame::No
+                | Frame::Switch(_)
+                | Frame::Stay
+                | Frame::End(_) => {
                     return Err(HopError::Broken.into());
                 }
             }

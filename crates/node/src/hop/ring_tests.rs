@@ -48,7 +48,8 @@ fn one_that_does_not_read_keeps_no_more_than_its_share() {
     assert!(first < (4 << 20) / 4 + LEAST, "{first}");
     for ring in &rings[1..] {
         let count = ring.append(&most) as u64;
-        assert!(count + 2 * BLOCK > first, "{count} of {first}");
+        // Something is left for those who come later.
+        assert!(count + first / 8 > first, "{count} of {first}");
     }
     let (now, _) = pool.lent();
     assert!(now.get() <= 4 << 20);

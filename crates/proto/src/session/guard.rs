@@ -1,6 +1,6 @@
 //! No header twice: a window of time, and the numbers seen within it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use packtrain_units::{Duration, Time};
 
@@ -8,6 +8,9 @@ use super::header::SessionId;
 
 /// How far a sender's clock may be from a depot's.
 pub const WINDOW: Duration = Duration::from_secs(120);
+
+/// Of what is remembered one sender has at most this part.
+const SENDERS: usize = 8;
 
 /// Why a header is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +36,8 @@ pub struct Guard {
     began: Duration,
     most: usize,
     seen: BTreeSet<([u8; 32], SessionId)>,
+    /// How many each sender has among them.
+    each: BTreeMap<[u8; 32], usize>,
     /// When each may be forgotten.
     order: VecDeque<(Time, [u8; 32], SessionId)>,
 }
@@ -40,7 +45,13 @@ pub struct Guard {
 impl Guard {
     /// A guard that began at `wall` (since 1970) and remembers at most `most` sessions.
     pub fn new(wall: Duration, most: usize) -> Self {
-        Self { began: wall, most, seen: BTreeSet::new(), order: VecDeque::new() }
+        Self {
+            began: wall,
+            most,
+            seen: BTreeSet::new(),
+            each: BTreeMap::new(),
+            order: VecDeque::new(),
+        }
     }
 
     /// Takes a session that `sender` made at `sent`, once; both clocks are the depot's, `wall`
@@ -62,6 +73,12 @@ impl Guard {
             }
             self.order.pop_front();
             self.seen.remove(&(sender, id));
+            if let Some(count) = self.each.get_mut(&sender) {
+                *count -= 1;
+                if *count == 0 {
+                    self.each.remove(&sender);
+                }
+            }
         }
         let off = wall.saturating_sub(sent).max(sent.saturating_sub(wall));
         if off > WINDOW {
@@ -74,10 +91,13 @@ impl Guard {
         if self.seen.contains(&(*sender, id)) {
             return Err(Stale::Seen);
         }
-        if self.order.len() >= self.most {
+        // Nobody takes the room of all the others.
+        let own = self.each.get(sender).copied().unwrap_or_default();
+        if self.order.len() >= self.most || own >= self.most.div_ceil(SENDERS) {
             return Err(Stale::Full);
         }
         self.seen.insert((*sender, id));
+        self.each.insert(*sender, own + 1);
         // A stamp ahead of our clock stays good for twice the window.
         self.order.push_back((now + WINDOW + WINDOW, *sender, id));
         Ok(())
@@ -100,6 +120,7 @@ mod tests {
     fn once_and_in_time() {
         let wall = Duration::from_secs;
         let mut guard = Guard::new(wall(1000), 2);
+        assert_eq!(guard.most.div_ceil(SENDERS), 1);
         let id = |n| SessionId([n; 16]);
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Ok(()));
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Err(Stale::Seen));

@@ -41,7 +41,7 @@ pub(in crate::depot) async fn claim(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: OwnedSemaphorePermit,
+    stranger: &mut Option<OwnedSemaphorePermit>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let Some(spool) = &depot.spool else {
@@ -49,7 +49,7 @@ pub(in crate::depot) async fn claim(
         return Err(refusal(0, Reason::Absent, text).into());
     };
     let (kept, claim) = judge(spool, &header)?;
-    drop(stranger);
+    *stranger = None;
     known.to = format!("claim of {}", kept.id);
     let seat = Seat::take(depot, PublicKey(header.sender), flow, 0)?;
     // Remembered only while there is a seat, and for each session by itself.

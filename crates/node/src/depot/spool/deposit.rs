@@ -101,7 +101,7 @@ pub(in crate::depot) async fn deposit(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: OwnedSemaphorePermit,
+    stranger: &mut Option<OwnedSemaphorePermit>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let key = let_in(depot, &header)?;
@@ -111,7 +111,7 @@ pub(in crate::depot) async fn deposit(
     };
     let node = tokio::time::timeout(HELLO.to_std(), socket.read_u8()).await;
     let node = node.map_err(|_| Ended::Failed("nothing came behind the header".into()))??;
-    drop(stranger);
+    *stranger = None;
     let refused = |ended| {
         if let Ended::Refused(_) = &ended {
             spool.counted.refused.fetch_add(1, Ordering::Relaxed);
