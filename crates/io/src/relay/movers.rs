@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// How far one may be before the others. More than a turn, so that turns do not wait for each other.
-const AHEAD: u64 = 1 << 20;
+const AHEAD: u64 = 512 << 10;
 /// How far one who had nothing to move may be behind the others afterwards: what it may move before
 /// they go on.
 const CREDIT: u64 = 8 << 20;

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
+mod fair;
 mod hops;
 mod spool;
 
