@@ -14,6 +14,7 @@ mod metrics;
 mod policy;
 mod relay;
 mod spool;
+mod strangers;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ use packtrain_proto::session::{DepotId, Guard, MOST_HOPS};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::api::{
     DepotKept, DepotReporter, DepotRequest, DepotSession, NodeError, Notice, NoticeLevel,
@@ -52,9 +53,8 @@ use admission::Admission;
 use measure::{Sensors, Turns};
 use metrics::Counters;
 use spool::Spool;
+use strangers::Strangers;
 
-/// Connections that have not said yet what they want; more are dropped.
-const MOST_STRANGERS: usize = 512;
 /// Sessions remembered so that none comes twice: of four minutes.
 const MOST_REMEMBERED: usize = 100_000;
 /// Words for the reporter that may wait; more are not told.
@@ -369,7 +369,7 @@ async fn serve_until(
     stop: &StopHandle,
     drain: Duration,
 ) {
-    let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
+    let strangers: Arc<Strangers> = Arc::default();
     // Sessions hold it; when nobody does, all are over.
     let (over, watched) = watch::channel(false);
     loop {
@@ -382,7 +382,7 @@ async fn serve_until(
             tokio::time::sleep(AGAIN.to_std()).await;
             continue;
         };
-        let Ok(stranger) = Arc::clone(&strangers).try_acquire_owned() else {
+        let Some(stranger) = strangers.meet(peer.ip()) else {
             depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
             continue;
         };

@@ -179,6 +179,15 @@ pub fn set_nodelay(socket: &impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, true)?)
 }
 
+/// Leaves urgent bytes among the others, where they were sent: `splice` takes what is behind one
+/// that is apart for the end of the stream.
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_urgent_inline(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_out_of_band_inline(true)
+}
+
 /// Lets the socket be writable only while less than `limit` is unsent, so that ranges taken back
 /// from this connection are not already stuck in its buffer.
 ///

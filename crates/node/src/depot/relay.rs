@@ -14,8 +14,9 @@ use packtrain_proto::session::{
 use packtrain_units::{ByteCount, Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
+use super::strangers::Stranger;
 use super::{Depot, Told, echo, framed, measure, spool};
 use crate::api::DepotSession;
 use crate::hop::{Fate, Socket};
@@ -85,7 +86,7 @@ pub(super) async fn serve(
     depot: Arc<Depot>,
     mut socket: TcpStream,
     peer: SocketAddr,
-    stranger: OwnedSemaphorePermit,
+    stranger: Stranger,
     mut over: watch::Receiver<bool>,
 ) {
     // Given up by who is let in; who is refused has it until he has heard so.
@@ -151,6 +152,7 @@ fn tune_socket(socket: &TcpStream, depot: &Depot) {
     let dead = depot.idle.max(DEAD);
     // What a system lacks of these, it does without.
     let _ = tune::set_nodelay(socket);
+    let _ = tune::set_urgent_inline(socket);
     let _ = tune::set_dead_after(socket, dead);
 }
 
@@ -369,7 +371,7 @@ async fn session(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<OwnedSemaphorePermit>,
+    stranger: &mut Option<Stranger>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     known.id = Some(header.session.id.to_string());

@@ -7,10 +7,10 @@ use packtrain_proto::session::spool::{Claim, FRAME_HEAD, Frame, Spool as Asked, 
 use packtrain_proto::session::{Answer, Header, Reason};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::Depot;
 use super::super::relay::{Ended, Flow, Known, Seat, once, refusal};
+use super::super::strangers::Stranger;
 use super::{Kept, Spool, disk_failed, tell};
 use crate::pubkey::PublicKey;
 
@@ -41,7 +41,7 @@ pub(in crate::depot) async fn claim(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<OwnedSemaphorePermit>,
+    stranger: &mut Option<Stranger>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let Some(spool) = &depot.spool else {

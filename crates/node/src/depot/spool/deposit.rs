@@ -12,10 +12,10 @@ use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::Depot;
 use super::super::relay::{Ended, Flow, Known, Seat, let_in, refusal};
+use super::super::strangers::Stranger;
 use super::bringers::Bringing;
 use super::store::Appended;
 use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
@@ -101,7 +101,7 @@ pub(in crate::depot) async fn deposit(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<OwnedSemaphorePermit>,
+    stranger: &mut Option<Stranger>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let key = let_in(depot, &header)?;
