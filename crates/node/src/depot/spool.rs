@@ -43,8 +43,9 @@ const MOST_KEPT: (usize, usize) = (4096, 1024);
 const MOST_KNOWN: (usize, usize) = (4 * MOST_KEPT.0, 4 * MOST_KEPT.1);
 /// Connections to depots behind at a time; more wait for their turn.
 const MOST_FORWARDS: usize = 256;
-/// Claims of one session that are remembered, so that none comes twice: of four minutes.
-const MOST_CLAIMS: usize = 16_384;
+/// Claims of one session that are remembered, so that none comes twice: of four minutes. They have one
+/// key, which has an eighth of this: 16,384.
+const MOST_CLAIMS: usize = 8 * 16_384;
 /// How much more room is reserved at once for a stream whose length nobody knows.
 const GROW: ByteCount = ByteCount(64 << 20);
 /// When to come again where it takes no time.
