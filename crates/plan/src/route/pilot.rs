@@ -447,7 +447,9 @@ impl Pilot {
             return;
         }
         let each = |way: WayId| self.ways[way.index()].each(now, span).unwrap_or(0.0);
-        let (tried, direct) = (each(way), each(WayId::DIRECT));
+        // One that was lucky at first and is slow now does not count as what it was.
+        let lately = self.ways[way.index()].each(now, span / 2).unwrap_or(0.0);
+        let (tried, direct) = (each(way).min(lately), each(WayId::DIRECT));
         let told = format!(
             "{}: a stream had {}, a direct one {}",
             self.name(way),

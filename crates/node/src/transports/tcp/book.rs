@@ -26,6 +26,10 @@ const OLD: Duration = Duration::from_secs(4);
 const OLD_RTTS: u64 = 16;
 /// A stream that will end so much later than an idle one could is relieved.
 const LATER: Duration = Duration::from_millis(60);
+/// A depot that takes much and passes on little would have the rest of a transfer in its memory, and
+/// nothing would be left for other ways. So a stream over depots has no more under way than this,
+/// and as much again as has arrived: it doubles with each round trip, as in slow start.
+const AHEAD: u64 = 1 << 20;
 /// The largest piece, a block of the receiver's, and the smallest.
 const PIECE: u64 = 256 << 10;
 const PIECE_LEAST: u64 = 16 << 10;
@@ -259,7 +263,7 @@ impl Book {
         if self.closed {
             return Take::Over;
         }
-        if line.still {
+        if line.still || line.is_ahead() {
             return Take::Later;
         }
         let Some(n) = self.ready.iter().position(|ready| ready.not != Some(id)) else {
@@ -471,6 +475,11 @@ impl Wanted {
 impl Line {
     fn is_willing(&self) -> bool {
         !self.still && !self.retiring
+    }
+
+    /// Whether what a depot took of it is more than is known to arrive behind it.
+    fn is_ahead(&self) -> bool {
+        self.way != WayId::DIRECT && self.total - self.taken >= AHEAD + self.taken
     }
 
     /// How long it may move nothing.

@@ -33,7 +33,11 @@ impl World {
     }
 
     fn add(&mut self) -> LineId {
-        let id = self.book.add(self.now, Duration::from_millis(20), WayId::DIRECT);
+        self.add_on(WayId::DIRECT)
+    }
+
+    fn add_on(&mut self, way: WayId) -> LineId {
+        let id = self.book.add(self.now, Duration::from_millis(20), way);
         self.has.insert(id, VecDeque::new());
         self.taken.insert(id, 0);
         id
@@ -104,6 +108,23 @@ fn a_stream_that_stands_still_does_not_hold_the_end() {
     world.arrive(frozen, 4);
     assert_eq!(world.done(), 8 * MIB);
     assert!(matches!(world.book.take(world.now, frozen), Take::Wait));
+}
+
+#[test]
+fn a_depot_gets_no_more_than_it_is_seen_to_pass_on() {
+    let (mut world, _) = World::with(0, 64 * MIB);
+    let id = world.add_on(WayId::numbered(1));
+    let most = 1000;
+    assert_eq!(world.take(id, most), 4, "a mebibyte");
+    assert_eq!(world.take(id, most), 0, "nothing came through");
+    for expected in [4, 8, 16] {
+        let under_way = world.has[&id].len();
+        world.arrive(id, under_way);
+        let taken = world.take(id, most);
+        assert_eq!(taken, under_way + expected, "as much again as arrived");
+    }
+    let direct = world.add();
+    assert!(world.take(direct, most) > 100, "the rest is for others");
 }
 
 #[test]
