@@ -19,12 +19,19 @@ const LOSSES: Duration = Duration::from_secs(20);
 const RECENT: Duration = Duration::from_secs(2);
 /// A queue of this part of the round trip explains a loss.
 const QUEUED: f64 = 0.10;
+/// A path that had no such queue for so long, and for so many round trips, is not full any more, and
+/// a window is what losses left of it, whatever explained them.
+const EMPTY: Duration = Duration::from_secs(2);
+const EMPTY_RTTS: u64 = 20;
 
 /// What a look at the direct streams found.
+#[derive(Clone, Copy, Default)]
 struct Sign {
     at: Time,
     queue: Duration,
     lost: u64,
+    /// The same, with a queue that explains it.
+    queued: u64,
     busy: Duration,
     limited: Duration,
 }
@@ -117,13 +124,7 @@ impl Helm {
     fn note(&mut self, now: Time, readings: &[Reading]) {
         let direct = readings.iter().filter(|reading| reading.way == WayId::DIRECT);
         let mut was = std::mem::take(&mut self.was);
-        let mut sign = Sign {
-            at: now,
-            queue: Duration::ZERO,
-            lost: 0,
-            busy: Duration::ZERO,
-            limited: Duration::ZERO,
-        };
+        let mut sign = Sign { at: now, ..Sign::default() };
         let mut count = 0u64;
         for Reading { line, info, .. } in direct {
             self.min_rtt = self.min_rtt.into_iter().chain(info.min_rtt).min();
@@ -142,9 +143,8 @@ impl Helm {
                 };
                 let min_rtt = self.min_rtt.unwrap_or_default();
                 let queued = queue.max(before.srtt - min_rtt) >= min_rtt.mul_f64(QUEUED);
-                if !queued {
-                    sign.lost += again(info).saturating_sub(again(&before));
-                }
+                let more = again(info).saturating_sub(again(&before));
+                *(if queued { &mut sign.queued } else { &mut sign.lost }) += more;
                 sign.busy += info.busy.unwrap_or_default() - before.busy.unwrap_or_default();
                 sign.limited += held(info) - held(&before);
             }
@@ -162,17 +162,7 @@ impl Helm {
 
     /// What holds the direct streams back.
     fn limit(&self, now: Time) -> Limit {
-        let lost = self.signs.iter().map(|sign| sign.lost).sum();
-        let recent = || self.signs.iter().filter(|sign| now.since(sign.at) <= RECENT);
-        let count = recent().count().max(1) as u64;
-        let sum = |of: fn(&Sign) -> Duration| recent().fold(Duration::ZERO, |all, s| all + of(s));
-        let (busy, limited) = (sum(|sign| sign.busy), sum(|sign| sign.limited));
-        let symptoms = Symptoms {
-            queue: sum(|sign| sign.queue) / count,
-            min_rtt: self.min_rtt.unwrap_or_default(),
-            lost: ByteCount(lost),
-            limited: if busy.is_zero() { 0.0 } else { limited.as_secs_f64() / busy.as_secs_f64() },
-        };
+        let symptoms = symptoms(&self.signs, now, self.min_rtt.unwrap_or_default());
         Limit::of(&symptoms, Response::of(&self.congestion))
     }
 
@@ -190,5 +180,59 @@ impl Helm {
         let mut reasons = self.ways.told();
         reasons.extend(self.pilot.reasons().iter().cloned());
         (ways.collect(), reasons)
+    }
+}
+
+/// What looks of the last seconds come to.
+fn symptoms(signs: &VecDeque<Sign>, now: Time, min_rtt: Duration) -> Symptoms {
+    let recent = || signs.iter().filter(|sign| now.since(sign.at) <= RECENT);
+    let count = recent().count().max(1) as u64;
+    let sum = |of: fn(&Sign) -> Duration| recent().fold(Duration::ZERO, |all, s| all + of(s));
+    let (busy, limited) = (sum(|sign| sign.busy), sum(|sign| sign.limited));
+    let stood = signs.iter().rev().find(|sign| sign.queue >= min_rtt.mul_f64(QUEUED));
+    let since = stood.or(signs.front()).map_or(now, |sign| sign.at);
+    let empty = now.since(since) >= EMPTY.max(min_rtt * EMPTY_RTTS);
+    let lost = signs.iter().map(|sign| sign.lost + if empty { sign.queued } else { 0 }).sum();
+    Symptoms {
+        queue: sum(|sign| sign.queue) / count,
+        min_rtt,
+        lost: ByteCount(lost),
+        limited: if busy.is_zero() { 0.0 } else { limited.as_secs_f64() / busy.as_secs_f64() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks each 50 ms: queue in ms, and what was sent again since the last one.
+    fn of(looks: &[(u64, u64)]) -> Limit {
+        let (mut now, mut signs) = (Time::from_nanos(1), VecDeque::new());
+        let min_rtt = Duration::from_millis(100);
+        for &(queue, again) in looks {
+            now += Duration::from_millis(50);
+            let queued = queue >= 10;
+            let [lost, queued] = if queued { [0, again] } else { [again, 0] };
+            let queue = Duration::from_millis(queue);
+            signs.push_back(Sign { at: now, queue, lost, queued, ..Sign::default() });
+        }
+        Limit::of(&symptoms(&signs, now, min_rtt), Response::Reno)
+    }
+
+    #[test]
+    fn a_loss_that_a_queue_explains_counts_when_the_path_stays_empty() {
+        let losses = Limit::Losses(Response::Reno);
+        assert_eq!(of(&[(0, 0), (1, 1448), (0, 0)]), losses);
+        // The end of slow start, whose bursts make a short queue.
+        let mut looks = vec![(1, 0), (12, 1448), (1, 0)];
+        assert_eq!(of(&looks), Limit::Unknown);
+        looks.extend([(1, 0); 41]);
+        assert_eq!(of(&looks), losses);
+        // A queue now and then: the path is full now and then.
+        looks.extend([(15, 0), (1, 0)]);
+        assert_eq!(of(&looks), Limit::Unknown);
+        looks.extend([(40, 1448); 60]);
+        assert_eq!(of(&looks), Limit::Path);
+        assert_eq!(of(&[(0, 0); 99]), Limit::Unknown, "nothing was lost");
     }
 }
