@@ -13,10 +13,11 @@ use packtrain_proto::session::HopTransport;
 use packtrain_proto::session::hop::HopFlow;
 use packtrain_proto::{
     CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, Payload, Placed, Placement, Role,
-    Variant,
+    Variant, limits,
 };
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Duration, Offset};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
 
 use super::{Hops, Ring};
 
@@ -24,6 +25,8 @@ use super::{Hops, Ring};
 /// blocks hold one wherever it begins.
 const MTU_V4: ByteCount = ByteCount(1_472);
 const MTU_V6: ByteCount = ByteCount(1_452);
+/// How long a flow that carries may still be silent once it has stalled: TCP is there.
+const STILL: Duration = Duration::from_secs(3);
 /// The room told before the ring was asked.
 const FIRST_ROOM: ByteCount = ByteCount(64 << 10);
 
@@ -34,6 +37,8 @@ pub(super) enum FlowState {
     Begun,
     /// Packets have passed both ways.
     Up,
+    /// Nothing has come for a while, as of then, though something should have.
+    Stalled(Instant),
     /// It is over.
     Over(CloseReason),
 }
@@ -83,9 +88,32 @@ impl Carried {
     /// Waits until packets have passed both ways; the reason if the flow ends before.
     pub(super) async fn up(state: &mut watch::Receiver<FlowState>) -> Result<(), CloseReason> {
         match state.wait_for(|state| *state != FlowState::Begun).await.as_deref() {
-            Ok(FlowState::Up) => Ok(()),
+            Ok(FlowState::Up | FlowState::Stalled(_)) => Ok(()),
             Ok(FlowState::Over(reason)) => Err(reason.clone()),
             _ => Err(CloseReason::Abandoned),
+        }
+    }
+
+    /// Waits until it is over, or nothing has come for too long.
+    pub(super) async fn lost(state: &mut watch::Receiver<FlowState>) -> CloseReason {
+        loop {
+            let now = state.borrow_and_update().clone();
+            match now {
+                FlowState::Over(reason) => return reason,
+                FlowState::Stalled(since) => {
+                    let changed = tokio::time::timeout_at(since + STILL.to_std(), state.changed());
+                    match changed.await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return CloseReason::Abandoned,
+                        Err(_) => return CloseReason::Silent(limits::STALL + STILL),
+                    }
+                }
+                FlowState::Begun | FlowState::Up => {
+                    if state.changed().await.is_err() {
+                        return CloseReason::Abandoned;
+                    }
+                }
+            }
         }
     }
 
@@ -102,7 +130,8 @@ fn events() -> (impl FnMut(FlowEvent) + Send + 'static, watch::Receiver<FlowStat
     let (tell, state) = watch::channel(FlowState::Begun);
     let told = move |event| {
         let new = match event {
-            FlowEvent::Flow(Event::Established { .. }) => FlowState::Up,
+            FlowEvent::Flow(Event::Established { .. } | Event::Recovered) => FlowState::Up,
+            FlowEvent::Flow(Event::Stalled) => FlowState::Stalled(Instant::now()),
             FlowEvent::Flow(Event::Closed(reason)) => FlowState::Over(reason),
             FlowEvent::Ended(_) | FlowEvent::Panicked => FlowState::Over(CloseReason::Abandoned),
             _ => return,

@@ -191,6 +191,12 @@ impl End<'_> {
         SocketAddr::new(self.peer.ip(), port)
     }
 
+    /// Datagrams do not get through.
+    fn fell_back(&self) {
+        self.fate.fell_back.store(true, Ordering::Relaxed);
+        self.hops.fell_back.store(true, Ordering::Relaxed);
+    }
+
     /// Sends the ring to its end, which is told, and says whatever the reader wants said, until it
     /// breaks.
     async fn send(
@@ -286,11 +292,13 @@ impl Sending<'_> {
             }
             Datagrams::Carrying(_) if self.phase != Phase::Done => {
                 let reason = what.err().unwrap_or(CloseReason::Abandoned);
+                if matches!(reason, CloseReason::Silent(_)) {
+                    self.end.fell_back();
+                }
                 return Err(LinkError::Flow(reason));
             }
             Datagrams::Trying(..) if self.phase == Phase::Open => {
-                self.end.fate.fell_back.store(true, Ordering::Relaxed);
-                self.end.hops.fell_back.store(true, Ordering::Relaxed);
+                self.end.fell_back();
                 say(write, &Frame::Stay).await?;
             }
             _ => {}
@@ -341,7 +349,7 @@ async fn progress(datagrams: &mut Datagrams) -> Result<(), CloseReason> {
             let waited = tokio::time::timeout_at(*until, up).await;
             waited.unwrap_or(Err(CloseReason::Unreachable))
         }
-        Datagrams::Carrying(flow) => Err(Carried::over(&mut flow.state).await),
+        Datagrams::Carrying(flow) => Err(Carried::lost(&mut flow.state).await),
         _ => std::future::pending().await,
     }
 }
