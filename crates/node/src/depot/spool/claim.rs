@@ -14,19 +14,22 @@ use super::super::strangers::Stranger;
 use super::{Kept, Spool, disk_failed, tell};
 use crate::pubkey::PublicKey;
 
-/// The session that is asked for, if who asks has its key.
+/// The session that is asked for, if who asks has its key. Who has another hears what is said of
+/// a session that never was: numbers are seen on the way, and that one is kept here is nobody's
+/// business.
 fn judge(spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
     let no = |reason, text: &str| Err(refusal(0, reason, text).into());
     let Some(Asked::Claim(claim)) = header.session.spool else {
         return no(Reason::Malformed, "the header does not say what is claimed");
     };
-    let Some(kept) = spool.find(claim.session).filter(|kept| !kept.is_over()) else {
-        return no(Reason::Absent, "no such session is kept here, or not any more");
+    let signed = header.is_signed();
+    let own = |kept: &Arc<Kept>| {
+        let capability = kept.head.deposit().map(|deposit| deposit.capability);
+        !kept.is_over() && signed && capability == Some(header.sender)
     };
-    let capability = kept.head.deposit().map(|deposit| deposit.capability);
-    if capability != Some(header.sender) || !header.is_signed() {
-        return no(Reason::NotAuthorised, "the ticket is not that of this session");
-    }
+    let Some(kept) = spool.find(claim.session).filter(own) else {
+        return no(Reason::Absent, "no session of this ticket is kept here, or not any more");
+    };
     // A claim that was heard elsewhere is none here.
     let nodes = kept.head.header.session.nodes();
     let here = nodes.get(usize::from(kept.head.node)).map(|node| &node.hop.place);
