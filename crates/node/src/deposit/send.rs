@@ -15,6 +15,7 @@ use packtrain_transfer::message::{Options, Summary};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use super::fetch::Fetch;
 use super::line::{Line, LineError};
 use super::pack::Packed;
 use super::plan::DepotPlan;
@@ -105,6 +106,7 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
     };
     let ended = sender.run();
     let (sent, resumed) = (sender.sent, sender.begun.unwrap_or(0));
+    let begun_there = sender.begun.is_some();
     let produced = produced.lock().expect("no holder panics").clone();
     let size = |kind: &EntryKind| match kind {
         EntryKind::File { size } => *size,
@@ -131,9 +133,21 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
     if let Err(failure) = ended {
         let passes = matches!(failure.kind, FailureKind::Temporary | FailureKind::Cancelled);
         outcome.resumable = passes && request.ticket.is_some() && packed.stream.is_none();
+        if packed.stream.is_some() && begun_there {
+            forget(&ticket, request, reporter);
+        }
         outcome.failure = Some(failure);
     }
     Ok(Sent { outcome, ticket })
+}
+
+/// Has depots forget a pipe that can never be complete: its room is of use to others.
+fn forget(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Reporter) {
+    let fetch = Fetch::new(ticket, None, Duration::ZERO, request.buffers, request.stop.clone());
+    for text in fetch.release() {
+        let text = format!("{text}; what it has of this stays until its time is over");
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
 }
 
 /// The ticket that is in its file already, if it is of the same; else a new one, in its file before
