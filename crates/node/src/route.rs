@@ -32,8 +32,12 @@ const TRIES: u32 = 3;
 const MOST_FLOWS: usize = 130;
 /// The longest wait for who changed bytes.
 const SETTLE: Duration = Duration::from_secs(30);
+/// The wait before a depot that cannot be reached is tried again: it may be starting.
+const AGAIN: Duration = Duration::from_millis(250);
 /// The longest wait for a depot that says when to come again.
 const LONGEST: Duration = Duration::from_secs(5);
+/// Connections that move no payload.
+const CONTROL: usize = 1;
 /// A network that is gone this long ends a connection over depots: there may be another way.
 pub(crate) const DEAD: Duration = Duration::from_secs(20);
 
@@ -47,6 +51,10 @@ pub(crate) struct Route {
     fates: Mutex<Vec<Arc<Fate>>>,
     identity: Identity,
     failures: AtomicU32,
+    /// Connections that are being made.
+    dialling: AtomicU32,
+    /// It was said that a depot takes no more of them.
+    crowded: AtomicBool,
     direct: AtomicBool,
     notices: Mutex<Vec<Notice>>,
     /// Its connections, and what came over all of them.
@@ -111,10 +119,12 @@ impl Routes {
             return Vec::new();
         };
         let end = clock::now() + SETTLE;
-        while route.pulse.is_corrupted() || route.auditing.load(Ordering::Relaxed) {
-            if clock::now() >= end {
-                break;
-            }
+        // What connections that end still say after the route was given up is looked into by nobody.
+        let unknown = || {
+            let corrupted = route.pulse.is_corrupted() && !route.is_direct();
+            corrupted || route.auditing.load(Ordering::Relaxed)
+        };
+        while unknown() && clock::now() < end {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         route.said()
@@ -169,9 +179,36 @@ impl DialError {
 
     fn wait(&self) -> Duration {
         match self {
-            Self::Refused(_, refusal) => refusal.retry_after.unwrap_or_default().min(LONGEST),
-            Self::Away(_) | Self::Silent(_) | Self::Shake(_) => Duration::ZERO,
+            Self::Refused(_, refusal) => refusal.retry_after.unwrap_or_default(),
+            Self::Away(_) => AGAIN,
+            Self::Silent(_) | Self::Shake(_) => Duration::ZERO,
         }
+    }
+
+    /// What it says about the number of tries that are of use.
+    fn weight(&self) -> u32 {
+        match self {
+            Self::Silent(_) => 2,
+            // It says itself that it will be the same for long.
+            _ if self.wait() > LONGEST => TRIES,
+            _ => 1,
+        }
+    }
+}
+
+/// A connection that is being made, however that ends.
+struct Dialling<'a>(&'a AtomicU32);
+
+impl<'a> Dialling<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Dialling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -202,6 +239,8 @@ impl Route {
             fates: Mutex::default(),
             identity,
             failures: AtomicU32::new(0),
+            dialling: AtomicU32::new(0),
+            crowded: AtomicBool::new(false),
             direct: AtomicBool::new(false),
             notices: Mutex::default(),
             lines: Mutex::default(),
@@ -225,10 +264,10 @@ impl Route {
         lines.iter().filter_map(Weak::upgrade).for_each(|line| what(&line));
     }
 
-    /// Whether there is a connection.
-    fn has_lines(&self) -> bool {
+    /// How many connections there are.
+    fn count(&self) -> usize {
         let lines = self.lines.lock().expect("no holder panics");
-        lines.iter().any(|line| line.strong_count() > 0)
+        lines.iter().filter(|line| line.strong_count() > 0).count()
     }
 
     /// Whether it was given up.
@@ -255,11 +294,23 @@ impl Route {
         notices.push(Notice::new(NoticeLevel::Warning, text));
     }
 
+    /// Whether a depot takes no more connections while it has others of this route, or some that
+    /// are on their way.
+    fn is_crowded(&self, error: &DialError) -> bool {
+        let more = [Reason::Busy, Reason::Quota];
+        let full =
+            matches!(error, DialError::Refused(_, refusal) if more.contains(&refusal.reason));
+        full && (self.count() > CONTROL || self.dialling.load(Ordering::Relaxed) > 0)
+    }
+
     fn failed(&self, error: &DialError) {
-        let weight = if matches!(error, DialError::Silent(_)) { 2 } else { 1 };
+        let weight = error.weight();
         let failures = self.failures.fetch_add(weight, Ordering::Relaxed) + weight;
         if failures >= TRIES && !self.direct.swap(true, Ordering::Relaxed) {
-            self.say(format!("{error}; going on without depots"));
+            let wait = Duration::from_secs(error.wait().as_millis().div_ceil(1000));
+            let later =
+                if wait > LONGEST { format!("; come again in {wait}") } else { String::new() };
+            self.say(format!("{error}{later}; going on without depots"));
         } else if !self.is_direct() {
             self.say(format!("{error}; trying again"));
         }
@@ -287,24 +338,46 @@ impl Route {
         sealed.map(|header| header.write()).map_err(|e| DialError::Away(e.to_string()))
     }
 
-    /// Connects to `destination` over the depots, once. The first words of TLS go right behind the
-    /// header, so that nothing waits for the depots' answer but what waits for the other end's.
+    /// One connection among others to `destination`, once.
     pub(crate) async fn dial(
         &self,
         destination: Place,
         tls: &TlsConnector,
         options: &ConnectOptions,
     ) -> Result<TlsStream<Carrier>, DialError> {
-        let dialled = self.dial_once(destination, (tls, any_name()), options).await;
+        let dialled = self.dial_kept(destination, tls, options).await;
         match &dialled {
-            Ok(stream) => {
-                self.failures.store(0, Ordering::Relaxed);
-                if let (Some(line), Some(own)) = (stream.get_ref().0.line(), self.own.upgrade()) {
-                    self.lines.lock().expect("no holder panics").push(Arc::downgrade(&line));
-                    own.watch();
+            Err(error) if self.is_crowded(error) => {
+                // Whether it has others shows once those on their way have come or not.
+                let told = self.is_direct() || self.count() <= CONTROL;
+                if !told && !self.crowded.swap(true, Ordering::Relaxed) {
+                    self.say(format!("{error}; going on with the connections that it has"));
                 }
             }
             Err(error) => self.failed(error),
+            Ok(_) => {}
+        }
+        dialled
+    }
+
+    /// Connects to `destination` over the depots, once. The first words of TLS go right behind the
+    /// header, so that nothing waits for the depots' answer but what waits for the other end's.
+    async fn dial_kept(
+        &self,
+        destination: Place,
+        tls: &TlsConnector,
+        options: &ConnectOptions,
+    ) -> Result<TlsStream<Carrier>, DialError> {
+        let dialled = {
+            let _dialling = Dialling::new(&self.dialling);
+            self.dial_once(destination, (tls, any_name()), options).await
+        };
+        if let Ok(stream) = &dialled {
+            self.failures.store(0, Ordering::Relaxed);
+            if let (Some(line), Some(own)) = (stream.get_ref().0.line(), self.own.upgrade()) {
+                self.lines.lock().expect("no holder panics").push(Arc::downgrade(&line));
+                own.watch();
+            }
         }
         dialled
     }
@@ -369,14 +442,21 @@ impl Route {
         options: &ConnectOptions,
     ) -> Result<Option<TlsStream<Carrier>>, DialError> {
         while !self.is_direct() {
-            match self.dial(destination.clone(), tls, options).await {
+            let dialled = self.dial_kept(destination.clone(), tls, options).await;
+            if let Err(error) = &dialled {
+                self.failed(error);
+            }
+            match dialled {
                 Ok(stream) => return Ok(Some(stream)),
                 Err(error) if error.is_final() => return Err(error),
                 // The other end's key is of no matter to depots.
                 Err(DialError::Shake(error)) if packtrain_io::tcp::tls::is_key_refused(&error) => {
                     return Err(error.into());
                 }
-                Err(error) => tokio::time::sleep(error.wait().to_std()).await,
+                Err(error) => {
+                    let wait = if self.is_direct() { Duration::ZERO } else { error.wait() };
+                    tokio::time::sleep(wait.to_std()).await;
+                }
             }
         }
         Ok(None)

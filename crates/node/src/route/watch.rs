@@ -68,7 +68,7 @@ impl Route {
                     route.auditing.store(false, Ordering::Relaxed);
                 }
                 let (now, received) = (clock::now(), route.pulse.received());
-                if received != before || !route.has_lines() || route.is_direct() {
+                if received != before || route.count() == 0 || route.is_direct() {
                     (before, heard, wait) = (received, now, QUIET);
                     continue;
                 }
