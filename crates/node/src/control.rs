@@ -190,11 +190,20 @@ pub(crate) fn over_streams(
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return inbound.end(&format!("the connection broke: {e}")),
+                Err(e) => return inbound.end(&broke(&e)),
             }
         }
     });
     control
+}
+
+/// What is said of a connection that failed.
+fn broke(error: &io::Error) -> String {
+    match error.kind() {
+        // TLS has many words for it, none of them for users.
+        io::ErrorKind::UnexpectedEof => "the connection broke".to_owned(),
+        _ => format!("the connection broke: {error}"),
+    }
 }
 
 /// A control connection over a tokio stream, driven by the runtime it is called in.
@@ -247,7 +256,7 @@ where
                     if let Some(line) = &line {
                         line.failed(&e);
                     }
-                    return inbound.end(&format!("the connection broke: {e}"));
+                    return inbound.end(&broke(&e));
                 }
             }
         }
