@@ -11,20 +11,24 @@ use crate::tree::{self, MIB, assert_same};
 
 /// A depot on a free port that lets the rig's user in, and its place.
 pub(crate) fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
+    let place = format!("127.0.0.1:{}", free_port());
+    (depot_at(rig, &place, more), place)
+}
+
+/// The same at a place where there was one before, say.
+pub(crate) fn depot_at(rig: &Rig, place: &str, more: &[&str]) -> Running {
     let keys = rig.path("depot-keys");
     if !keys.exists() {
         let shown = rig.ok(rig.packtrain().args(["key", "show"]));
         fs::write(&keys, shown.stdout).expect("a file");
     }
-    let port = free_port();
-    let place = format!("127.0.0.1:{port}");
     let mut command = rig.packtrain();
-    command.args(["depot", "--json", "--listen", &place, "--authorized-keys"]).arg(keys);
-    command.args(if more.is_empty() { &["--allow", "127.0.0.1"] } else { more });
-    let mut running = rig.start(&mut command);
+    command.args(["depot", "--json", "--listen", place, "--authorized-keys"]).arg(keys);
+    command.args(if more.contains(&"--allow") { &[][..] } else { &["--allow", "127.0.0.1"] });
+    let mut running = rig.start(command.args(more));
     for _ in 0..400 {
-        if TcpStream::connect(&place).is_ok() {
-            return (running, place);
+        if TcpStream::connect(place).is_ok() {
+            return running;
         }
         assert!(!running.ended(), "the depot ended: {}", running.stderr());
         std::thread::sleep(Duration::from_millis(25));

@@ -6,12 +6,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod auto;
+mod broken;
+mod claims;
 mod copy;
 mod demo;
 mod depots;
 mod diagnose;
 mod emulate;
 mod faults;
+mod filled;
 mod guide;
 mod history;
 mod hops;

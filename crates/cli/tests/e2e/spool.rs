@@ -13,10 +13,10 @@ use crate::rig::{Rig, Running, contents, free_port, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A depot that keeps sessions in a directory of its own.
-struct Depot {
-    running: Running,
-    place: String,
-    spool: PathBuf,
+pub(crate) struct Depot {
+    pub(crate) running: Running,
+    pub(crate) place: String,
+    pub(crate) spool: PathBuf,
 }
 
 fn keys(rig: &Rig) -> PathBuf {
@@ -55,14 +55,14 @@ fn start(rig: &Rig, place: &str, spool: &Path, more: &[&str]) -> Running {
 }
 
 impl Depot {
-    fn new(rig: &Rig, name: &str, more: &[&str]) -> Self {
+    pub(crate) fn new(rig: &Rig, name: &str, more: &[&str]) -> Self {
         let place = format!("127.0.0.1:{}", free_port());
         let spool = rig.path(name);
         Self { running: start(rig, &place, &spool, more), place, spool }
     }
 
     /// Dies at once, whatever it is doing, and comes again.
-    fn kill_and_restart(&mut self, rig: &Rig, more: &[&str]) {
+    pub(crate) fn kill_and_restart(&mut self, rig: &Rig, more: &[&str]) {
         send("KILL", self.running.pid());
         while !self.running.ended() {
             std::thread::sleep(Duration::from_millis(5));
@@ -71,14 +71,14 @@ impl Depot {
     }
 
     /// Bytes of records on its disk.
-    fn stored(&self) -> u64 {
+    pub(crate) fn stored(&self) -> u64 {
         let Ok(sessions) = fs::read_dir(&self.spool) else { return 0 };
         let len = |entry: fs::DirEntry| fs::metadata(entry.path().join("records")).ok();
         sessions.flatten().filter_map(len).map(|meta| meta.len()).sum()
     }
 
     /// The last figures it told.
-    fn figures(self) -> serde_json::Value {
+    pub(crate) fn figures(self) -> serde_json::Value {
         send("TERM", self.running.pid());
         let ended = self.running.wait();
         let text = String::from_utf8_lossy(&ended.stdout).into_owned();
@@ -90,19 +90,19 @@ impl Depot {
     }
 }
 
-fn sending(rig: &Rig, via: &str, ticket: &str) -> Command {
+pub(crate) fn sending(rig: &Rig, via: &str, ticket: &str) -> Command {
     let mut command = rig.packtrain();
     command.args(["send", "-r", "--via", via, "--ticket"]).arg(rig.path(ticket));
     command
 }
 
-fn claiming(rig: &Rig, ticket: &str, to: &Path) -> Command {
+pub(crate) fn claiming(rig: &Rig, ticket: &str, to: &Path) -> Command {
     let mut command = rig.packtrain();
     command.arg("claim").arg(format!("@{}", rig.path(ticket).display())).arg(to);
     command
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < crate::rig::PATIENCE, "{what} never came");
@@ -110,7 +110,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn source(rig: &Rig, big: u64) -> PathBuf {
+pub(crate) fn source(rig: &Rig, big: u64) -> PathBuf {
     let path = rig.path("src");
     fs::create_dir(&path).expect("a folder");
     tree::odd(&path.join("odd"));
