@@ -206,8 +206,8 @@ fn a_server_that_takes_nothing_for_a_time_fills_a_pool_and_costs_that_time() {
         assert!(!ended.stderr.contains("without depots"), "{hops}: {}", ended.stderr);
         send("TERM", depot.pid());
         let told = String::from_utf8_lossy(&depot.wait().stdout).into_owned();
-        let lines = told.lines().filter_map(|l| serde_json::from_str(l).ok());
-        let last = lines.filter(|line: &serde_json::Value| line["event"] == "stats").next_back();
+        let mut lines = told.lines().filter_map(|l| serde_json::from_str(l).ok());
+        let last = lines.rfind(|line: &serde_json::Value| line["event"] == "stats");
         let most = last.as_ref().and_then(|last| last["held_bytes_max"].as_u64());
         assert!(most.is_some_and(|most| most <= MIB), "{hops}: {last:?}");
     }
@@ -224,14 +224,17 @@ fn moved(dir: &std::path::Path) -> u64 {
 /// Passes connections on to a place, and cuts them when it is asked to.
 pub(crate) struct Cutter {
     pub(crate) place: String,
-    pairs: Arc<Mutex<Vec<(TcpStream, TcpStream, Arc<AtomicU64>)>>>,
+    pairs: Arc<Mutex<Vec<Pair>>>,
 }
+
+/// A connection's two halves, and the bytes that came over both.
+type Pair = (TcpStream, TcpStream, Arc<AtomicU64>);
 
 impl Cutter {
     pub(crate) fn new(to: &str) -> Self {
         let place = format!("127.0.0.1:{}", free_port());
         let listener = TcpListener::bind(&place).expect("a port");
-        let pairs: Arc<Mutex<Vec<_>>> = Arc::default();
+        let pairs: Arc<Mutex<Vec<Pair>>> = Arc::default();
         let (kept, to) = (Arc::clone(&pairs), to.to_owned());
         std::thread::spawn(move || {
             for near in listener.incoming() {

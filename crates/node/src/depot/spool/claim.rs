@@ -25,17 +25,15 @@ fn judge(spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
     let signed = header.is_signed();
     let own = |kept: &Arc<Kept>| {
         let capability = kept.head.deposit().map(|deposit| deposit.capability);
-        !kept.is_over() && signed && capability == Some(header.sender)
+        // A claim that was heard elsewhere is none here.
+        let nodes = kept.head.header.session.nodes();
+        let here = nodes.get(usize::from(kept.head.node)).map(|node| &node.hop.place);
+        let named = here == Some(&header.session.destination.place);
+        !kept.is_over() && signed && named && capability == Some(header.sender)
     };
     let Some(kept) = spool.find(claim.session).filter(own) else {
         return no(Reason::Absent, "no session of this ticket is kept here, or not any more");
     };
-    // A claim that was heard elsewhere is none here.
-    let nodes = kept.head.header.session.nodes();
-    let here = nodes.get(usize::from(kept.head.node)).map(|node| &node.hop.place);
-    if here != Some(&header.session.destination.place) {
-        return no(Reason::NotAuthorised, "this claim is for another depot");
-    }
     Ok((kept, claim))
 }
 

@@ -109,7 +109,8 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
             tell(depot, kept, "dropped", (place, kept.records.bytes()));
             return Stage::Done;
         }
-        if tries.failures > 0 && !std::mem::replace(&mut warned, true) {
+        // What says when to come again is said even where nothing is safe yet.
+        if (tries.failures > 0 || wait.is_some()) && !std::mem::replace(&mut warned, true) {
             let text = format!("session {} to {place}: {text}; trying on", kept.id);
             depot.warn(text);
         }

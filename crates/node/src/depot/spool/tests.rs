@@ -92,7 +92,7 @@ fn a_pipe_gets_what_room_there_is_and_nothing_once_it_is_over() {
         assert_eq!(wrote.ok(), Some(Appended::New));
     }
     let full = spool.grow(&kept, record).expect_err("a megabyte and no more");
-    assert_eq!((full.reason, spool.ledger().used()), (Reason::Quota, ByteCount(MIB)));
+    assert_eq!((full.reason, spool.ledger().used()), (Reason::Forbidden, ByteCount(MIB)));
     spool.release(&kept).expect("a disk");
     let over = spool.grow(&kept, record).expect_err("it is over");
     assert_eq!((over.reason, spool.ledger().used()), (Reason::Absent, LEAST));

@@ -178,7 +178,7 @@ fn a_claim_is_for_the_depot_it_names() {
         let elsewhere: Place = "127.0.0.1:9".parse().expect("a place");
         for wish in [Wish::Read, Wish::Release] {
             let (mut socket, answer) = bring(&depot.place, &claim(&elsewhere, wish)).await;
-            assert_eq!(reason(&mut socket, answer).await, Some(Reason::NotAuthorised));
+            assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
         }
         let good = claim(&depot.place, Wish::Read);
         let (mut socket, answer) = bring(&depot.place, &good).await;
@@ -195,7 +195,7 @@ fn a_claim_is_for_the_depot_it_names() {
             ..ask(&depot.place, &[])
         };
         let (mut socket, answer) = bring(&depot.place, &header(&session, 1)).await;
-        assert_eq!(reason(&mut socket, answer).await, Some(Reason::NotAuthorised));
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
     });
     let (_, stats) = depot.end();
     assert_eq!(stats.spool.map(|spool| (spool.deposited, spool.released)), Some((1, 0)));
