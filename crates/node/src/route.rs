@@ -53,8 +53,8 @@ pub(crate) struct Route {
     failures: AtomicU32,
     /// Connections that are being made.
     dialling: AtomicU32,
-    /// It was said that a depot takes no more of them.
-    crowded: AtomicBool,
+    /// What a depot said that takes no more of them, until it is told, and whether it was.
+    crowded: Mutex<(Option<String>, bool)>,
     direct: AtomicBool,
     notices: Mutex<Vec<Notice>>,
     /// Its connections, and what came over all of them.
@@ -240,7 +240,7 @@ impl Route {
             identity,
             failures: AtomicU32::new(0),
             dialling: AtomicU32::new(0),
-            crowded: AtomicBool::new(false),
+            crowded: Mutex::default(),
             direct: AtomicBool::new(false),
             notices: Mutex::default(),
             lines: Mutex::default(),
@@ -303,6 +303,19 @@ impl Route {
         full && (self.count() > CONTROL || self.dialling.load(Ordering::Relaxed) > 0)
     }
 
+    /// Says once that there are fewer connections than were asked for; where there is none but
+    /// control, that is told otherwise.
+    fn tell_crowded(&self) {
+        if self.is_direct() || self.count() <= CONTROL {
+            return;
+        }
+        let mut crowded = self.crowded.lock().expect("no holder panics");
+        let Some(text) = crowded.0.take() else { return };
+        if !std::mem::replace(&mut crowded.1, true) {
+            self.say(format!("{text}; going on with the connections that it has"));
+        }
+    }
+
     fn failed(&self, error: &DialError) {
         let weight = error.weight();
         let failures = self.failures.fetch_add(weight, Ordering::Relaxed) + weight;
@@ -348,15 +361,12 @@ impl Route {
         let dialled = self.dial_kept(destination, tls, options).await;
         match &dialled {
             Err(error) if self.is_crowded(error) => {
-                // Whether it has others shows once those on their way have come or not.
-                let told = self.is_direct() || self.count() <= CONTROL;
-                if !told && !self.crowded.swap(true, Ordering::Relaxed) {
-                    self.say(format!("{error}; going on with the connections that it has"));
-                }
+                self.crowded.lock().expect("no holder panics").0 = Some(error.to_string());
             }
             Err(error) => self.failed(error),
             Ok(_) => {}
         }
+        self.tell_crowded();
         dialled
     }
 
