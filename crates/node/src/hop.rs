@@ -36,6 +36,12 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
+    /// They do not get through.
+    fn falls_back(&self, hops: &Hops) {
+        self.fell_back.store(true, Ordering::Relaxed);
+        hops.fell_back.store(true, Ordering::Relaxed);
+    }
+
     /// Whether they carried a direction.
     pub(crate) fn carried(&self) -> bool {
         self.carried.load(Ordering::Relaxed)

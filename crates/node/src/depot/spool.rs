@@ -370,12 +370,6 @@ impl Spool {
         Ok(())
     }
 
-    /// The most that one key may have here.
-    fn key_quota(&self) -> ByteCount {
-        let settings = &self.settings;
-        settings.key_quota.unwrap_or(settings.quota).min(settings.quota)
-    }
-
     /// Reserves so much more, within quotas and what the disk has.
     fn reserve(&self, sessions: &Sessions, key: PublicKey, more: ByteCount) -> Result<(), Denied> {
         let settings = &self.settings;
@@ -383,7 +377,7 @@ impl Spool {
         let soon = |key| Some(self.soonest(sessions, key));
         ledger.reserve(key, more).map_err(|short| match short {
             Short::Never => {
-                let quota = self.key_quota();
+                let quota = settings.key_quota.unwrap_or(settings.quota).min(settings.quota);
                 let text = format!("the depot keeps at most {quota} for one key, this is {more}");
                 Denied::new(Reason::Forbidden, text)
             }
@@ -426,11 +420,7 @@ impl Spool {
         if kept.is_over() || !sessions.all.get(&kept.id).is_some_and(same) {
             return Err(Denied::new(Reason::Absent, "this session is over"));
         }
-        let quota = self.key_quota();
-        if need > quota {
-            let text = format!("the depot keeps at most {quota} for one key, and this is longer");
-            return Err(Denied::new(Reason::Forbidden, text));
-        }
+        self.ledger().fits(need).map_err(|text| Denied::new(Reason::Forbidden, text))?;
         let more = GROW.min(self.ledger().left(kept.key)).max(record);
         self.reserve(&sessions, kept.key, more)?;
         *kept.reserved.lock().expect("no holder panics") += more;

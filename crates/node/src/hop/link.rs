@@ -191,12 +191,6 @@ impl End<'_> {
         SocketAddr::new(self.peer.ip(), port)
     }
 
-    /// Datagrams do not get through.
-    fn fell_back(&self) {
-        self.fate.fell_back.store(true, Ordering::Relaxed);
-        self.hops.fell_back.store(true, Ordering::Relaxed);
-    }
-
     /// Sends the ring to its end, which is told, and says whatever the reader wants said, until it
     /// breaks.
     async fn send(
@@ -293,12 +287,12 @@ impl Sending<'_> {
             Datagrams::Carrying(_) if self.phase != Phase::Done => {
                 let reason = what.err().unwrap_or(CloseReason::Abandoned);
                 if matches!(reason, CloseReason::Silent(_)) {
-                    self.end.fell_back();
+                    self.end.fate.falls_back(self.end.hops);
                 }
                 return Err(LinkError::Flow(reason));
             }
             Datagrams::Trying(..) if self.phase == Phase::Open => {
-                self.end.fell_back();
+                self.end.fate.falls_back(self.end.hops);
                 say(write, &Frame::Stay).await?;
             }
             _ => {}

@@ -47,6 +47,15 @@ impl Ledger {
         self.key_quota.saturating_sub(own).min(all)
     }
 
+    /// Whether one session may have so much, if it were alone.
+    pub(super) fn fits(&self, need: ByteCount) -> Result<(), String> {
+        let quota = self.key_quota;
+        if need <= quota {
+            return Ok(());
+        }
+        Err(format!("the depot keeps at most {quota} for one key, and this is longer"))
+    }
+
     /// Reserves so much more for a session of `key`.
     pub(super) fn reserve(&mut self, key: PublicKey, more: ByteCount) -> Result<(), Short> {
         let own = self.keys.get(&key).copied().unwrap_or_default();
