@@ -191,9 +191,11 @@ fn the_depot_meets(signal: &str, copied: Copied) {
         return;
     };
     let bytes = |n: usize| streams["ways"][n]["bytes"].as_u64();
-    assert!(bytes(0) > Some(MIB) && bytes(1) > Some(MIB), "{streams}");
+    // On a busy machine the far end of ssh may be there only after the depot has met it.
+    assert!(bytes(0) > Some(MIB) && (copied.ssh || bytes(1) > Some(MIB)), "{streams}");
     let reasons = streams["way_reasons"].to_string();
-    assert!(reasons.contains("taken") && reasons.contains("going on: direct"), "{reasons}");
+    let left = ["going on: direct", "direct again"].iter().any(|text| reasons.contains(text));
+    assert!(reasons.contains("taken") && left, "{reasons}");
 }
 
 /// Depots that history praises: one is busy, one has had enough of this user, one does not answer,
