@@ -9,6 +9,7 @@
 mod admission;
 mod echo;
 mod framed;
+mod lane;
 mod measure;
 mod metrics;
 mod policy;

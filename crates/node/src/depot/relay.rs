@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use packtrain_io::clock;
-use packtrain_io::relay::{Movers, Room, cut, pump};
+use packtrain_io::relay::{cut, pump};
 use packtrain_io::tcp::{connect_any, tune};
 use packtrain_proto::session::{
     ANSWER_HEAD, Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind,
@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::lane::Lane;
 use super::strangers::Stranger;
 use super::{Depot, Told, echo, framed, measure, spool};
 use crate::api::DepotSession;
@@ -308,62 +309,6 @@ impl Drop for Seat<'_> {
         self.depot.pool.leave();
         self.depot.pool.leave();
         self.depot.admission.lock().expect("no holder panics").leave(&self.key);
-    }
-}
-
-/// One direction's share of the pool.
-struct Lane<'a> {
-    depot: &'a Depot,
-    flow: &'a Flow,
-    back: bool,
-}
-
-impl Room for Lane<'_> {
-    fn take(&self) -> usize {
-        self.depot.pool.take() as usize
-    }
-
-    fn give_back(&self, lent: usize, moved: usize) {
-        self.depot.pool.give_back(lent as u64);
-        self.count(moved);
-    }
-
-    fn keep(&self, kept: usize) -> bool {
-        self.depot.pool.keep(kept)
-    }
-
-    fn unkeep(&self, moved: usize) {
-        self.depot.pool.unkeep();
-        self.count(moved);
-    }
-
-    fn progress(&self) {
-        self.flow.touch();
-    }
-
-    fn outside(&self) -> Option<ByteCount> {
-        // Who fixes buffers knows what he wants.
-        self.depot.connect.buffers.is_none().then(|| self.depot.pool.outside())
-    }
-
-    fn movers(&self) -> &Arc<Movers> {
-        &self.depot.movers
-    }
-}
-
-impl Lane<'_> {
-    fn count(&self, moved: usize) {
-        if moved == 0 {
-            return;
-        }
-        let counters = &self.depot.counters;
-        let (all, own) = match self.back {
-            true => (&counters.down, &self.flow.down),
-            false => (&counters.up, &self.flow.up),
-        };
-        all.fetch_add(moved as u64, Ordering::Relaxed);
-        own.fetch_add(moved as u64, Ordering::Relaxed);
-        self.flow.touch();
     }
 }
 
