@@ -218,13 +218,7 @@ pub(crate) async fn ask(
     route: &Route,
     towards: &Host,
 ) -> Result<Vec<Series>, String> {
-    let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
-    let asked = async {
-        let socket = connect(&depot.host.to_string(), depot.port, &options).await;
-        report(socket.map_err(|e| e.to_string())?, route, towards).await
-    };
-    let asked = tokio::time::timeout(PATIENCE.to_std(), asked).await;
-    asked.unwrap_or_else(|_| Err("no answer".to_owned()))
+    in_time(depot, async |socket| report(socket, route, towards).await).await
 }
 
 /// Connects to a depot and asks what it measured towards a host.
@@ -233,12 +227,22 @@ pub(crate) async fn ask_points(
     route: &Route,
     towards: &Host,
 ) -> Result<Vec<Point>, String> {
+    in_time(depot, async |socket| {
+        let bytes = answer_to(socket, route, Measure::Points, towards).await?;
+        read_points(&bytes).map_err(|e| e.to_string())
+    })
+    .await
+}
+
+/// Connects to a depot and asks, with patience for both together.
+async fn in_time<T>(
+    depot: &Place,
+    ask: impl AsyncFnOnce(TcpStream) -> Result<T, String>,
+) -> Result<T, String> {
     let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
     let asked = async {
         let socket = connect(&depot.host.to_string(), depot.port, &options).await;
-        let socket = socket.map_err(|e| e.to_string())?;
-        let bytes = answer_to(socket, route, Measure::Points, towards).await?;
-        read_points(&bytes).map_err(|e| e.to_string())
+        ask(socket.map_err(|e| e.to_string())?).await
     };
     let asked = tokio::time::timeout(PATIENCE.to_std(), asked).await;
     asked.unwrap_or_else(|_| Err("no answer".to_owned()))
