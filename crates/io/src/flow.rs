@@ -19,7 +19,8 @@ mod nothing;
 mod stats;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use packtrain_proto::limits::LANES;
 use packtrain_proto::{Event, Flow, Payload, Placement};

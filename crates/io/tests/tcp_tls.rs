@@ -1,8 +1,9 @@
 //! TLS with mutual raw keys: who is let in, and who is not.
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use packtrain_io::tcp::tls::{self, Decide};
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen};
@@ -129,14 +130,14 @@ async fn trust_on_first_use_sees_the_key() {
     let seen = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&seen);
     let decide: Decide = Arc::new(move |shown| {
-        *keep.lock().unwrap() = Some(*shown);
+        *keep.lock() = Some(*shown);
         true
     });
     let client = tls::client_config(&a, decide).unwrap();
     let server = tls::server_config(&b, only(a.public())).unwrap();
     let (client, _server) = shake(client, server).await;
     client.unwrap();
-    assert_eq!(*seen.lock().unwrap(), Some(b.public()));
+    assert_eq!(*seen.lock(), Some(b.public()));
 }
 
 #[tokio::test]
@@ -144,11 +145,11 @@ async fn a_key_taken_out_is_out_at_the_next_connection() {
     let (a, b) = (key(1), key(2));
     let allowed = Arc::new(Mutex::new(true));
     let ask = Arc::clone(&allowed);
-    let server = tls::server_config(&b, Arc::new(move |_| *ask.lock().unwrap())).unwrap();
+    let server = tls::server_config(&b, Arc::new(move |_| *ask.lock())).unwrap();
     let client = tls::pinned_client_config(&a, b.public()).unwrap();
     let (first, _) = shake(Arc::clone(&client), Arc::clone(&server)).await;
     first.unwrap();
-    *allowed.lock().unwrap() = false;
+    *allowed.lock() = false;
     let (second, _) = shake(client, server).await;
     assert!(second.is_err(), "no resumption brings it back");
 }

@@ -9,9 +9,10 @@
 mod block;
 mod writers;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
@@ -128,7 +129,7 @@ impl Assembly {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("no holder panics")
+        self.0.state.lock()
     }
 
     fn job(&self, job: Job) {
@@ -215,7 +216,7 @@ impl Assembly {
 
     /// Calls `waker` when room came free after data was refused.
     pub(crate) fn on_room(&self, waker: impl Fn() + Send + Sync + 'static) {
-        self.0.wakers.lock().expect("no holder panics").push(Box::new(waker));
+        self.0.wakers.lock().push(Box::new(waker));
     }
 
     fn room_came(&self, mut state: MutexGuard<'_, State>) {
@@ -223,7 +224,7 @@ impl Assembly {
         drop(state);
         self.0.room.notify_all();
         if refused {
-            for waker in self.0.wakers.lock().expect("no holder panics").iter() {
+            for waker in self.0.wakers.lock().iter() {
                 waker();
             }
         }
@@ -248,10 +249,7 @@ impl Assembly {
                 if state.closed {
                     return;
                 }
-                let (held, timeout) =
-                    self.0.room.wait_timeout(state, PATIENCE).expect("no holder panics");
-                state = held;
-                if timeout.timed_out() {
+                if self.0.room.wait_for(&mut state, PATIENCE).timed_out() {
                     // Whoever would make room may wait behind this very data: lend some.
                     state.lent = (state.lent + CHUNK.get()).min(SMALL_MEMORY);
                     waited += 1;
@@ -298,7 +296,7 @@ impl PayloadSink for Assembly {
 
 impl Placement for Assembly {
     fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
-        let mut state = self.0.state.lock().expect("no holder panics");
+        let mut state = self.0.state.lock();
         self.place_locked(&mut state, at, bytes)
     }
 

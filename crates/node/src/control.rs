@@ -3,10 +3,11 @@
 //! One thread (or task) reads and one writes. Control frames and the pipe transport's payload
 //! share the connection in order; payload waits for room so that it never buries control.
 
+use parking_lot::{Condvar, Mutex};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use packtrain_transfer::message::{self, Message};
@@ -99,13 +100,13 @@ impl Waiting {
     }
 
     fn left(&self, bytes: u64) {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock();
         state.0 -= bytes;
         self.changed.notify_all();
     }
 
     fn close(&self) {
-        self.state.lock().expect("no holder panics").1 = true;
+        self.state.lock().1 = true;
         self.changed.notify_all();
     }
 }
@@ -122,9 +123,9 @@ impl ControlSender {
     /// Queues payload, waiting while too much waits already. False once the connection is over.
     pub(crate) fn send_payload(&self, at: Offset, slice: Slice) -> bool {
         let bytes = slice.len() as u64;
-        let mut state = self.waiting.state.lock().expect("no holder panics");
+        let mut state = self.waiting.state.lock();
         while state.0 > 0 && state.0 + bytes > PAYLOAD_QUEUE && !state.1 {
-            state = self.waiting.changed.wait(state).expect("no holder panics");
+            self.waiting.changed.wait(&mut state);
         }
         if state.1 {
             return false;
@@ -141,9 +142,8 @@ impl ControlSender {
 
     /// Waits until everything queued before `close` has left, or `limit` has passed.
     pub(crate) fn wait_closed(&self, limit: std::time::Duration) {
-        let state = self.waiting.state.lock().expect("no holder panics");
-        let left = self.waiting.changed.wait_timeout_while(state, limit, |state| !state.1);
-        drop(left.expect("no holder panics"));
+        let mut state = self.waiting.state.lock();
+        self.waiting.changed.wait_while_for(&mut state, |state| !state.1, limit);
     }
 
     /// Lets go of everybody who waits for room.

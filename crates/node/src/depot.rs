@@ -17,10 +17,11 @@ mod relay;
 mod spool;
 mod strangers;
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Sender, bounded};
 use packtrain_io::relay::{Movers, Way};
@@ -113,8 +114,8 @@ impl Depot {
     }
 
     fn stats(&self) -> DepotStats {
-        let (rate, load) = *self.measured.lock().expect("no holder panics");
-        let sessions = self.admission.lock().expect("no holder panics").sessions();
+        let (rate, load) = *self.measured.lock();
+        let sessions = self.admission.lock().sessions();
         let spool = self.spool.as_ref().map(|spool| spool.stats());
         let held = self.pool.lent();
         DepotStats { sessions, rate, held, load, spool, ..self.counters.stats() }
@@ -132,8 +133,8 @@ impl Depot {
             let bytes = bytes.0 + bytes.1;
             let rate = DataRate::from_bytes_over(bytes.saturating_sub(before), now.since(looked));
             (looked, before) = (now, bytes);
-            *self.measured.lock().expect("no holder panics") = (rate, load);
-            self.admission.lock().expect("no holder panics").measured(now, rate, load);
+            *self.measured.lock() = (rate, load);
+            self.admission.lock().measured(now, rate, load);
             if let Some(spool) = &self.spool {
                 spool::sweep(&self, spool);
             }
@@ -164,7 +165,7 @@ type ReadKeys = Result<Arc<AuthorizedKeys>, String>;
 
 impl KeyFile {
     fn keys(&self) -> ReadKeys {
-        let mut read = self.read.lock().expect("no holder panics");
+        let mut read = self.read.lock();
         let now = clock::now();
         match &*read {
             Some((at, keys)) if now.since(*at) < TICK => keys.clone(),
@@ -391,7 +392,7 @@ async fn serve_until(
     }
     drop((listener, watched));
     let left = {
-        let mut admission = depot.admission.lock().expect("no holder panics");
+        let mut admission = depot.admission.lock();
         admission.drain();
         admission.sessions()
     };

@@ -5,9 +5,10 @@
 //! usually has it); its digest is told once. A stream cannot be read again, so its chunks stay
 //! until the sink has verified them, and the stream waits meanwhile.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use packtrain_object::{CHUNK, ChunkIndex, Piece, digest};
 use packtrain_transfer::Failure;
@@ -130,7 +131,7 @@ struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
 impl BufferPool {
     fn take(&self, len: usize) -> Vec<u8> {
-        let kept = self.0.lock().expect("no holder panics").pop();
+        let kept = self.0.lock().pop();
         let mut buffer = kept.unwrap_or_else(|| Vec::with_capacity(len));
         // Old bytes are overwritten by the read; only growth is zeroed.
         buffer.resize(len, 0);
@@ -138,7 +139,7 @@ impl BufferPool {
     }
 
     fn put(&self, buffer: Vec<u8>) {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = self.0.lock();
         if kept.len() < 4 {
             kept.push(buffer);
         }
@@ -214,12 +215,12 @@ impl Reader {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("no holder panics")
+        self.0.state.lock()
     }
 
     /// Calls `waker` whenever a chunk came into memory.
     pub(crate) fn on_ready(&self, waker: impl Fn() + Send + Sync + 'static) {
-        self.0.wakers.lock().expect("no holder panics").push(Box::new(waker));
+        self.0.wakers.lock().push(Box::new(waker));
     }
 
     /// These pieces of `chunk` will be asked for soon, after those announced before.
@@ -294,7 +295,7 @@ impl Reader {
             }
             state.want(chunk);
             self.0.changed.notify_all();
-            state = self.0.changed.wait(state).expect("no holder panics");
+            self.0.changed.wait(&mut state);
         }
     }
 
@@ -315,7 +316,7 @@ impl Reader {
         let chunk = ChunkIndex::of(piece.range.start);
         let mut state = self.state();
         while state.pinned.len() >= STREAM_CHUNKS && !state.closed {
-            state = self.0.changed.wait(state).expect("no holder panics");
+            self.0.changed.wait(&mut state);
         }
         if state.closed {
             return false;
@@ -340,7 +341,7 @@ impl Reader {
 
     fn wake(&self) {
         self.0.changed.notify_all();
-        for waker in self.0.wakers.lock().expect("no holder panics").iter() {
+        for waker in self.0.wakers.lock().iter() {
             waker();
         }
     }
@@ -383,7 +384,7 @@ impl Reader {
                 let hash = state.hashed.insert(chunk);
                 return Some((chunk, pieces, hash, generation));
             }
-            state = self.0.changed.wait(state).expect("no holder panics");
+            self.0.changed.wait(&mut state);
         }
     }
 

@@ -3,8 +3,9 @@
 
 mod watch;
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use packtrain_io::tcp::tls::{ServerName, any_name};
 use packtrain_io::tcp::{ConnectOptions, Identity, connect, tune};
@@ -99,7 +100,7 @@ impl Routes {
         depots: &[Place],
         by: &[HopTransport],
     ) -> Result<Option<Arc<Route>>, NodeError> {
-        let mut kept = self.route.lock().expect("no holder panics");
+        let mut kept = self.route.lock();
         if kept.is_none() {
             *kept = Route::over(depots, by)?;
         }
@@ -108,14 +109,14 @@ impl Routes {
 
     /// The depot that was found to change bytes, once.
     pub(crate) fn corrupter(&self) -> Option<String> {
-        let route = self.route.lock().expect("no holder panics").clone()?;
-        let mut found = route.corrupter.lock().expect("no holder panics");
+        let route = self.route.lock().clone()?;
+        let mut found = route.corrupter.lock();
         found.take()
     }
 
     /// What is still to be said when a try is over; waits until it is known who changed bytes.
     pub(crate) fn said(&self) -> Vec<Notice> {
-        let Some(route) = self.route.lock().expect("no holder panics").clone() else {
+        let Some(route) = self.route.lock().clone() else {
             return Vec::new();
         };
         let end = clock::now() + SETTLE;
@@ -259,14 +260,14 @@ impl Route {
 
     /// Does something to each connection that there is.
     fn lines(&self, what: impl Fn(&Line)) {
-        let mut lines = self.lines.lock().expect("no holder panics");
+        let mut lines = self.lines.lock();
         lines.retain(|line| line.strong_count() > 0);
         lines.iter().filter_map(Weak::upgrade).for_each(|line| what(&line));
     }
 
     /// How many connections there are.
     fn count(&self) -> usize {
-        let lines = self.lines.lock().expect("no holder panics");
+        let lines = self.lines.lock();
         lines.iter().filter(|line| line.strong_count() > 0).count()
     }
 
@@ -277,7 +278,7 @@ impl Route {
 
     /// What there is to say of it.
     pub(crate) fn said(&self) -> Vec<Notice> {
-        let mut fates = self.fates.lock().expect("no holder panics");
+        let mut fates = self.fates.lock();
         if fates.iter().any(|fate| fate.fell_back()) {
             fates.clear();
             let first = &self.depots[0];
@@ -286,11 +287,11 @@ impl Route {
             ));
         }
         drop(fates);
-        std::mem::take(&mut *self.notices.lock().expect("no holder panics"))
+        std::mem::take(&mut *self.notices.lock())
     }
 
     fn say(&self, text: String) {
-        let mut notices = self.notices.lock().expect("no holder panics");
+        let mut notices = self.notices.lock();
         notices.push(Notice::new(NoticeLevel::Warning, text));
     }
 
@@ -309,7 +310,7 @@ impl Route {
         if self.is_direct() || self.count() <= CONTROL {
             return;
         }
-        let mut crowded = self.crowded.lock().expect("no holder panics");
+        let mut crowded = self.crowded.lock();
         let Some(text) = crowded.0.take() else { return };
         if !std::mem::replace(&mut crowded.1, true) {
             self.say(format!("{text}; going on with the connections that it has"));
@@ -361,7 +362,7 @@ impl Route {
         let dialled = self.dial_kept(destination, tls, options).await;
         match &dialled {
             Err(error) if self.is_crowded(error) => {
-                self.crowded.lock().expect("no holder panics").0 = Some(error.to_string());
+                self.crowded.lock().0 = Some(error.to_string());
             }
             Err(error) => self.failed(error),
             Ok(_) => {}
@@ -385,7 +386,7 @@ impl Route {
         if let Ok(stream) = &dialled {
             self.failures.store(0, Ordering::Relaxed);
             if let (Some(line), Some(own)) = (stream.get_ref().0.line(), self.own.upgrade()) {
-                self.lines.lock().expect("no holder panics").push(Arc::downgrade(&line));
+                self.lines.lock().push(Arc::downgrade(&line));
                 own.watch();
             }
         }
@@ -412,7 +413,7 @@ impl Route {
         let (socket, mut words) = if self.by[0].is_datagram() {
             let called = hop::call(socket, self.by[0], &header, &self.hops).await;
             let (socket, fate) = called.map_err(|e| away(e.to_string()))?;
-            self.fates.lock().expect("no holder panics").push(fate);
+            self.fates.lock().push(fate);
             (socket, Vec::new())
         } else {
             (Carrier::Tcp(socket), header)

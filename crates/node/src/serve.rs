@@ -1,12 +1,13 @@
 //! The called end: started by ssh on its standard input and output, or listening as a server.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use packtrain_io::tcp::tls::{peer_key, server_config};
 use packtrain_io::tcp::{listen, tune};
@@ -258,7 +259,7 @@ impl Runs {
     /// end takes for alive, ends now. Waits for that.
     fn begins(&self, key: &PublicKey, number: [u8; 16], line: &Arc<Line>) {
         let before = {
-            let mut runs = self.0.lock().expect("no holder panics");
+            let mut runs = self.0.lock();
             runs.retain(|_, line| line.strong_count() > 0);
             runs.insert((*key, number), Arc::downgrade(line))
         };

@@ -1,8 +1,9 @@
 //! The control connection to a server: TLS 1.3, the server's key pinned by `known_hosts` or by a
 //! ticket.
 
+use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use packtrain_io::tcp::tls::{any_name, client_config, is_key_refused};
 use packtrain_io::tcp::{ConnectOptions, connect, tune};
@@ -60,7 +61,7 @@ pub(crate) fn open(
     // The key is judged after the handshake, where an error can say what to do; nothing but
     // the handshake passes before.
     let decide = Arc::new(move |key: &packtrain_io::tcp::PublicKey| {
-        *shown.lock().expect("no holder panics") = Some(PublicKey(key.0));
+        *shown.lock() = Some(PublicKey(key.0));
         true
     });
     let config = client_config(&identity, decide)
@@ -91,7 +92,7 @@ pub(crate) fn open(
         Some(stream) => stream,
         None => runtime::handle().block_on(direct)?,
     };
-    let key = (*seen.lock().expect("no holder panics")).ok_or_else(|| {
+    let key = (*seen.lock()).ok_or_else(|| {
         NodeError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
     })?;
     judge(host, port, &key, ticket, trust.accept_new_host, notice)?;

@@ -6,8 +6,9 @@
 
 mod far;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use packtrain_io::tcp::{ConnectOptions, connect, tcp_info};
 use packtrain_plan::route::{Forecasted, Pilot, WayId};
@@ -118,7 +119,7 @@ impl Ways {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no holder panics")
+        self.known.lock()
     }
 
     /// The other end, and the route to it of a way over depots, if that begins here.

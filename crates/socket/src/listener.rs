@@ -1,7 +1,7 @@
 //! Accepting connections.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 
 use packtrain_io::clock;
 use packtrain_proto::udt4::Options;
@@ -43,7 +43,7 @@ impl Listener {
 
     /// How long [`Self::accept`] waits; zero does not wait at all, `None` (the default) for ever.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
-        *self.timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = timeout;
+        *self.timeout.lock() = timeout;
     }
 
     /// Waits for a connection; gives it and its peer's address.
@@ -51,7 +51,7 @@ impl Listener {
     /// # Errors
     /// [`Error::TimedOut`] when the time set is over.
     pub fn accept(&self) -> Result<(Socket, SocketAddr), Error> {
-        let timeout = *self.timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let timeout = *self.timeout.lock();
         let until = timeout.map(|timeout| clock::now() + timeout);
         let shared = &self.handle.shared;
         let (id, peer) =

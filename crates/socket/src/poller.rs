@@ -1,7 +1,8 @@
 //! Waiting for many sockets at once, as `epoll` does.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_units::Duration;
@@ -44,7 +45,7 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.rung.lock() = true;
         self.condvar.notify_all();
     }
 }
@@ -77,25 +78,24 @@ impl Poller {
         let until = timeout.map(|timeout| clock::now() + timeout);
         loop {
             // Rings from now on are about what this look may miss.
-            *self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *self.bell.rung.lock() = false;
             let ready = self.look();
             let now = clock::now();
             if !ready.is_empty() || until.is_some_and(|until| until <= now) {
                 return ready;
             }
-            let mut rung = self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rung = self.bell.rung.lock();
             while !*rung {
-                rung = match until {
-                    None => self.bell.condvar.wait(rung).unwrap_or_else(PoisonError::into_inner),
+                match until {
+                    None => self.bell.condvar.wait(&mut rung),
                     Some(until) => {
                         let left = until.since(clock::now());
                         if left.is_zero() {
                             break;
                         }
-                        let waited = self.bell.condvar.wait_timeout(rung, left.to_std());
-                        waited.unwrap_or_else(PoisonError::into_inner).0
+                        self.bell.condvar.wait_for(&mut rung, left.to_std());
                     }
-                };
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What the network thread of a port and the threads that use its sockets share.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker as Task};
 
 use packtrain_io::clock;
@@ -100,7 +101,9 @@ impl Waiters {
 impl Calls {
     /// Tells them; not to be done under the lock that they wait for.
     pub(crate) fn make(&mut self) {
-        self.threads.drain(..).for_each(|condvar| condvar.notify_all());
+        self.threads.drain(..).for_each(|condvar| {
+            condvar.notify_all();
+        });
         self.tasks.drain(..).for_each(Task::wake);
         self.bells.drain(..).for_each(|bell| bell.ring());
     }
@@ -205,7 +208,7 @@ impl Shared {
 
     /// The state, whatever became of a thread that held it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Makes the network thread look at the engine.
@@ -252,14 +255,12 @@ impl Shared {
             let waiting = waiters(&mut state).ok_or(Error::Closed)?;
             waiting.threads += 1;
             let condvar = Arc::clone(&waiting.condvar);
-            state = match until {
-                None => condvar.wait(state).unwrap_or_else(PoisonError::into_inner),
+            match until {
+                None => condvar.wait(&mut state),
                 Some(until) => {
-                    let left = until.since(now).to_std();
-                    let waited = condvar.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    condvar.wait_for(&mut state, until.since(now).to_std());
                 }
-            };
+            }
             if let Some(waiting) = waiters(&mut state) {
                 waiting.threads -= 1;
             }

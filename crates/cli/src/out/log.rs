@@ -1,9 +1,9 @@
 //! `--log-file`: the transfer's events as JSON lines, whatever the screen shows.
 
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::Mutex;
 
 use serde::Serialize;
 
@@ -21,9 +21,7 @@ impl Log {
     pub(crate) fn event(&self, event: &impl Serialize) {
         let Ok(mut line) = serde_json::to_vec(event) else { return };
         line.push(b'\n');
-        if let Ok(mut file) = self.0.lock() {
-            let _ = file.write_all(&line);
-        }
+        let _ = self.0.lock().write_all(&line);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One bar for the whole transfer.
 
+use parking_lot::Mutex;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packtrain_node::api::ProgressSnapshot;
@@ -83,8 +83,7 @@ impl Progress {
     /// What is shown next may be less than what was shown.
     pub(crate) fn restart(&self) {
         if let Self::Bar(_, most) = self
-            && let Ok(mut most) = most.lock()
-            && let Some(most) = most.as_mut()
+            && let Some(most) = most.lock().as_mut()
         {
             *most = ByteCount::ZERO;
         }
@@ -93,7 +92,7 @@ impl Progress {
     /// Says something without tearing the bar.
     pub(crate) fn around(&self, speak: impl FnOnce()) {
         match self {
-            Self::Bar(bar, drawn) if drawn.lock().is_ok_and(|drawn| drawn.is_some()) => {
+            Self::Bar(bar, drawn) if drawn.lock().is_some() => {
                 bar.suspend(speak);
             }
             Self::Plain => {
@@ -136,7 +135,7 @@ impl<'a> Line<'a> {
 
 /// Two ends of a transfer may know differently much of it: the bar goes forward only.
 fn draw(bar: &ProgressBar, most: &Mutex<Option<ByteCount>>, snapshot: &ProgressSnapshot) {
-    let Ok(mut most) = most.lock() else { return };
+    let mut most = most.lock();
     let done = most.map_or(snapshot.bytes_done, |most| most.max(snapshot.bytes_done));
     *most = Some(done);
     let snapshot = ProgressSnapshot { bytes_done: done, ..snapshot.clone() };

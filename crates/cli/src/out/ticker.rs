@@ -1,7 +1,8 @@
 //! Progress as JSON lines: the first at once, then the newest once a second, and the last.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,15 +40,15 @@ impl Ticker {
 
     /// This is the newest line.
     pub(crate) fn tell(&self, line: String) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
-        if let Some((wake, _)) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+        *self.newest.lock() = Some(line);
+        if let Some((wake, _)) = &*self.thread.lock() {
             let _ = wake.send(());
         }
     }
 
     /// Prints what is left and ends.
     pub(crate) fn finish(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some((wake, thread)) = thread {
             drop(wake);
             let _ = thread.join();
@@ -72,7 +73,7 @@ fn ended(waked: &Receiver<()>) -> bool {
 }
 
 fn take(newest: &Mutex<Option<String>>) -> Option<String> {
-    newest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    newest.lock().take()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Depots that fill in the middle: a spool, a pool, what a key may have in an hour. It costs a
 //! pause or is told, and never a byte.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::depots::{cp, depot, passed_on};
 use crate::faults::in_namespace;
@@ -246,7 +247,7 @@ impl Cutter {
                     let count = Arc::clone(&count);
                     std::thread::spawn(move || pass(from, to, &count));
                 }
-                kept.lock().expect("no holder panics").push((near, far, count));
+                kept.lock().push((near, far, count));
             }
         });
         Self { place, pairs }
@@ -254,13 +255,13 @@ impl Cutter {
 
     /// The most bytes of one connection.
     fn most(&self) -> u64 {
-        let pairs = self.pairs.lock().expect("no holder panics");
+        let pairs = self.pairs.lock();
         pairs.iter().map(|(_, _, count)| count.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     /// Ends connections over which more than so many bytes came.
     fn cut(&self, beyond: u64) {
-        let mut pairs = self.pairs.lock().expect("no holder panics");
+        let mut pairs = self.pairs.lock();
         pairs.retain(|(near, far, count)| {
             let keep = count.load(Ordering::Relaxed) < beyond;
             if !keep {

@@ -1,10 +1,11 @@
 //! A bounded cache of open parent directories, so that a hundred thousand files in a few
 //! directories cost a few look-ups.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Directories kept open: well below the usual limit of 1024 open files.
 const KEPT: usize = 96;
@@ -60,7 +61,7 @@ impl Parents {
 
     // The cache holds no invariant that a panic elsewhere could break.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

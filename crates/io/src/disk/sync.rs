@@ -1,8 +1,9 @@
 //! Making things durable, and what room there is for them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use packtrain_object::RelPath;
 use packtrain_units::ByteCount;
@@ -39,7 +40,7 @@ impl FileSystems {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<OwnedFd>)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop of the network thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use packtrain_proto::{
@@ -328,7 +329,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         (self.io.judged, self.io.judge_cpu) = self.judge.spent();
         let (flow, io) = (self.flow.stats(), self.io.clone());
         let snapshot = FlowSnapshot { at: now, flow, io, cpu: thread::cpu() };
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
+        *self.board.lock() = snapshot.clone();
         snapshot
     }
 

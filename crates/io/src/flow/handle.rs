@@ -1,8 +1,9 @@
 //! The owner's end of a network thread.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::Sender;
@@ -88,7 +89,7 @@ impl FlowHandle {
 
     /// The counters, at most some 20 ms old.
     pub fn stats(&self) -> FlowSnapshot {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.lock().clone()
     }
 
     /// Whether the thread has ended.

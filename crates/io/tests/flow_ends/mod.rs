@@ -1,11 +1,12 @@
 //! Two ends of a flow for the tests, with a source and a sink that know every byte.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, unbounded};
 use packtrain_cc::{ControllerConfig, build};
@@ -51,14 +52,14 @@ pub struct Sink(pub Arc<Mutex<BTreeMap<u64, u64>>>);
 
 impl Sink {
     pub fn total(&self) -> u64 {
-        self.0.lock().unwrap().values().sum()
+        self.0.lock().values().sum()
     }
 }
 
 impl Placement for Sink {
     fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
         assert!(bytes.iter().zip(at.get()..).all(|(b, i)| *b == byte(i)), "wrong bytes at {at:?}");
-        match self.0.lock().unwrap().insert(at.get(), bytes.len() as u64) {
+        match self.0.lock().insert(at.get(), bytes.len() as u64) {
             None => Placed::New,
             Some(_) => Placed::Duplicate,
         }

@@ -13,13 +13,13 @@ struct Memory(Arc<Mutex<HashMap<EntryId, Vec<u8>>>>);
 
 impl Memory {
     fn bytes(&self, id: EntryId) -> Vec<u8> {
-        self.0.lock().unwrap().get(&id).cloned().unwrap_or_default()
+        self.0.lock().get(&id).cloned().unwrap_or_default()
     }
 }
 
 impl PieceTarget for Memory {
     fn write(&self, id: EntryId, _: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let mut files = self.0.lock().unwrap();
+        let mut files = self.0.lock();
         let file = files.entry(id).or_default();
         let end = at as usize + bytes.len();
         if file.len() < end {
@@ -34,7 +34,7 @@ impl PieceTarget for Memory {
     }
 
     fn read(&self, id: EntryId, _: &Entry, at: u64, out: &mut [u8]) -> bool {
-        let files = self.0.lock().unwrap();
+        let files = self.0.lock();
         let held = files.get(&id).and_then(|file| file.get(at as usize..at as usize + out.len()));
         held.is_some_and(|held| {
             out.copy_from_slice(held);

@@ -1,8 +1,8 @@
 //! From what the two state machines count to what a person wants to see.
 
+use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::{clock, entropy};
@@ -90,7 +90,7 @@ impl<'a> Watch<'a> {
 
     fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {
         self.book.progress(done, files.0);
-        let rate = self.rate.lock().expect("no holder panics").update(done.get());
+        let rate = self.rate.lock().update(done.get());
         let left = total.map(|t| t.saturating_sub(done));
         let eta = left
             .filter(|_| rate > DataRate::ZERO)
@@ -104,7 +104,7 @@ impl<'a> Watch<'a> {
             rate,
             eta,
             verdict: None,
-            transport: self.transport.lock().expect("no holder panics").clone(),
+            transport: self.transport.lock().clone(),
         });
     }
 }
@@ -132,7 +132,7 @@ impl Observer for Watch<'_> {
     }
 
     fn transport(&self, name: &str) {
-        name.clone_into(&mut self.transport.lock().expect("no holder panics"));
+        name.clone_into(&mut self.transport.lock());
     }
 
     fn notice(&self, notice: &Notice) {

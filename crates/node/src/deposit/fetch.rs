@@ -1,8 +1,9 @@
 //! Records out of depots: from the one asked first, and from the others what it does not have or
 //! has damaged.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use packtrain_io::{clock, entropy};
 use packtrain_proto::session::Place;
@@ -102,7 +103,7 @@ impl Fetch {
     }
 
     fn say(&self, text: String) {
-        let mut said = self.said.lock().expect("no holder panics");
+        let mut said = self.said.lock();
         // The same again says nothing.
         if said.last() != Some(&text) {
             said.push(text);
@@ -111,7 +112,7 @@ impl Fetch {
 
     /// The text of a record, from wherever it is to be had.
     fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock();
         let mut patience = Patience::new(self.wait);
         let mut rounds = 0;
         loop {
@@ -335,7 +336,7 @@ impl Stream for Fetch {
         let mut patience = Patience::new(self.wait);
         loop {
             let known = {
-                let mut state = self.state.lock().expect("no holder panics");
+                let mut state = self.state.lock();
                 if state.last.is_none() {
                     self.learn_end(&mut state)?;
                 }
@@ -358,7 +359,7 @@ impl Stream for Fetch {
     }
 
     fn said(&self) -> Vec<String> {
-        std::mem::take(&mut *self.said.lock().expect("no holder panics"))
+        std::mem::take(&mut *self.said.lock())
     }
 }
 

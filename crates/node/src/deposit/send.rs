@@ -2,10 +2,11 @@
 
 mod produce;
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use packtrain_io::tcp::Identity;
 use packtrain_io::{clock, entropy};
@@ -107,7 +108,7 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
     let ended = sender.run();
     let (sent, resumed) = (sender.sent, sender.begun.unwrap_or(0));
     let begun_there = sender.begun.is_some();
-    let produced = produced.lock().expect("no holder panics").clone();
+    let produced = produced.lock().clone();
     let size = |kind: &EntryKind| match kind {
         EntryKind::File { size } => *size,
         _ => 0,
@@ -232,7 +233,7 @@ struct Sender<'a> {
 #[derive(Debug, Default)]
 struct Heard {
     state: Mutex<(u64, bool, Option<LineError>)>,
-    changed: std::sync::Condvar,
+    changed: parking_lot::Condvar,
 }
 
 impl Sender<'_> {
@@ -399,7 +400,7 @@ impl Sender<'_> {
                     Ok(record) => record,
                     Err(crossbeam_channel::RecvTimeoutError::Timeout) => continue,
                     Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
-                        let produced = self.produced.lock().expect("no holder panics");
+                        let produced = self.produced.lock();
                         let none = || Failure::new(FailureKind::Fatal, "nothing more comes: a bug");
                         return Err(produced.hopeless.clone().unwrap_or_else(none).into());
                     }
@@ -432,7 +433,7 @@ impl Sender<'_> {
             return Err(failure.into());
         }
         let (records, all) = {
-            let state = heard.state.lock().expect("no holder panics");
+            let state = heard.state.lock();
             if let Some(error) = &state.2 {
                 return Err(error.clone().into());
             }
@@ -499,10 +500,10 @@ fn pace(rate: Option<DataRate>, due: &mut Time, bytes: ByteCount) -> Duration {
 
 /// Waits until the depot says something new, but not long.
 fn wait(heard: &Heard, safe: u64) {
-    let state = heard.state.lock().expect("no holder panics");
+    let mut state = heard.state.lock();
     if state.0 == safe && !state.1 && state.2.is_none() {
         let step = std::time::Duration::from_millis(100);
-        drop(heard.changed.wait_timeout(state, step).expect("no holder panics"));
+        heard.changed.wait_for(&mut state, step);
     }
 }
 
@@ -520,7 +521,7 @@ impl Drop for Ends<'_> {
 fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
     loop {
         let said = line.frame();
-        let mut state = heard.state.lock().expect("no holder panics");
+        let mut state = heard.state.lock();
         match said {
             Ok(Frame::Have { records, all }) => (state.0, state.1) = (records, all),
             Ok(_) => {
@@ -544,15 +545,11 @@ fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
 impl Heard {
     /// What the depot said last says more than a connection that breaks.
     fn better(&self, error: LineError) -> LineError {
-        let state = self.state.lock().expect("no holder panics");
-        let waited = match &state.2 {
-            Some(_) => state,
-            None => {
-                let step = std::time::Duration::from_millis(500);
-                self.changed.wait_timeout(state, step).expect("no holder panics").0
-            }
-        };
-        waited.2.clone().unwrap_or(error)
+        let mut state = self.state.lock();
+        if state.2.is_none() {
+            self.changed.wait_for(&mut state, std::time::Duration::from_millis(500));
+        }
+        state.2.clone().unwrap_or(error)
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a depot counts, and how others read it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::tcp::tune;
@@ -48,7 +48,7 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn refused(&self, reason: Reason) {
-        let mut refused = self.refused.lock().expect("no holder panics");
+        let mut refused = self.refused.lock();
         *refused.entry(reason.word()).or_default() += 1;
     }
 
@@ -57,7 +57,7 @@ impl Counters {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         DepotStats {
             accepted: read(&self.accepted),
-            refused: self.refused.lock().expect("no holder panics").clone(),
+            refused: self.refused.lock().clone(),
             strangers: read(&self.strangers),
             bytes: (ByteCount(read(&self.up)), ByteCount(read(&self.down))),
             ..DepotStats::default()

@@ -1,8 +1,9 @@
 //! One session through a depot: its header judged, the next hop connected, both ways passed on.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use packtrain_io::clock;
 use packtrain_io::relay::{cut, pump};
@@ -217,13 +218,8 @@ pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended>
 /// Takes a header that was never here before, and whose time is now.
 pub(super) fn once(guard: &Mutex<Guard>, header: &Header, position: usize) -> Result<(), Ended> {
     let session = &header.session;
-    let taken = guard.lock().expect("no holder panics").admit(
-        clock::now(),
-        clock::wall(),
-        session.sent,
-        &header.sender,
-        session.id,
-    );
+    let taken =
+        guard.lock().admit(clock::now(), clock::wall(), session.sent, &header.sender, session.id);
     let no = |reason, stale: Stale| Err(refusal(position, reason, stale.to_string()).into());
     match taken {
         Ok(()) => Ok(()),
@@ -269,7 +265,7 @@ impl<'a> Seat<'a> {
         flow: &'a Flow,
         position: usize,
     ) -> Result<Self, Ended> {
-        let mut admission = depot.admission.lock().expect("no holder panics");
+        let mut admission = depot.admission.lock();
         if let Err(no) = admission.admit(clock::now(), key) {
             let retry_after = Some(no.retry_after);
             let refusal = Refusal { retry_after, ..refusal(position, no.reason, no.text) };
@@ -286,7 +282,7 @@ impl<'a> Seat<'a> {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         let all = read(&self.flow.up) + read(&self.flow.down);
         let new = all.saturating_sub(self.flow.told.swap(all, Ordering::Relaxed));
-        let mut admission = self.depot.admission.lock().expect("no holder panics");
+        let mut admission = self.depot.admission.lock();
         admission.moved(&self.key, ByteCount(new));
     }
 
@@ -308,7 +304,7 @@ impl Drop for Seat<'_> {
         self.count();
         self.depot.pool.leave();
         self.depot.pool.leave();
-        self.depot.admission.lock().expect("no holder panics").leave(&self.key);
+        self.depot.admission.lock().leave(&self.key);
     }
 }
 

@@ -12,11 +12,12 @@ mod forward;
 mod ledger;
 mod store;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_proto::session::spool::{Head, Policy};
@@ -248,7 +249,7 @@ impl Spool {
                     let size = kept.head.deposit().and_then(|deposit| deposit.size);
                     let size = if kept.records.progress().over { None } else { size };
                     let reserved = size.unwrap_or(kept.records.bytes()).max(LEAST);
-                    *kept.reserved.lock().expect("no holder panics") = reserved;
+                    *kept.reserved.lock() = reserved;
                     Ok(Some((kept, damage)))
                 }
             });
@@ -257,7 +258,7 @@ impl Spool {
                 Ok(Some((kept, damage))) => {
                     warnings
                         .extend(damage.map(|text| format!("session {id} in the spool: {text}")));
-                    ledger.take(kept.key, *kept.reserved.lock().expect("no holder panics"));
+                    ledger.take(kept.key, *kept.reserved.lock());
                     sessions.all.insert(id, Arc::new(kept));
                 }
                 Err(e) => warnings.push(format!("session {id} in the spool is left alone: {e}")),
@@ -276,11 +277,11 @@ impl Spool {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().expect("no holder panics")
+        self.sessions.lock()
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("no holder panics")
+        self.ledger.lock()
     }
 
     fn find(&self, id: SessionId) -> Option<Arc<Kept>> {
@@ -309,7 +310,7 @@ impl Spool {
             }
             if let Some(old) = &forsaken {
                 sessions.all.remove(&id);
-                let reserved = *old.reserved.lock().expect("no holder panics");
+                let reserved = *old.reserved.lock();
                 self.ledger().give_back(old.key, reserved);
             }
             let room = self.room(&sessions, key);
@@ -406,7 +407,7 @@ impl Spool {
     /// Makes room for a record of a session whose length nobody knows.
     fn grow(&self, kept: &Kept, record: ByteCount) -> Result<(), Denied> {
         let need = kept.records.bytes() + record;
-        if need <= *kept.reserved.lock().expect("no holder panics") {
+        if need <= *kept.reserved.lock() {
             return Ok(());
         }
         let deposit = kept.head.deposit();
@@ -423,13 +424,13 @@ impl Spool {
         self.ledger().fits(need).map_err(|text| Denied::new(Reason::Forbidden, text))?;
         let more = GROW.min(self.ledger().left(kept.key)).max(record);
         self.reserve(&sessions, kept.key, more)?;
-        *kept.reserved.lock().expect("no holder panics") += more;
+        *kept.reserved.lock() += more;
         Ok(())
     }
 
     /// What was set aside too much for a session that is complete.
     fn settle(&self, kept: &Kept) {
-        let mut reserved = kept.reserved.lock().expect("no holder panics");
+        let mut reserved = kept.reserved.lock();
         let need = kept.records.bytes().max(LEAST);
         if *reserved > need {
             self.ledger().give_back(kept.key, reserved.saturating_sub(need));
@@ -477,7 +478,7 @@ impl Spool {
             let expired = (gone.is_ok() && !over).then_some(bytes);
             let gone = gone.and_then(|()| files::remove(&self.settings.dir, kept.id));
             if gone.is_ok() {
-                let reserved = *kept.reserved.lock().expect("no holder panics");
+                let reserved = *kept.reserved.lock();
                 self.ledger().give_back(kept.key, reserved);
             } else {
                 // Another time: until then it has its room.

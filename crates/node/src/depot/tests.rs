@@ -1,4 +1,4 @@
-use std::sync::Mutex as StdMutex;
+use parking_lot::Mutex as StdMutex;
 use std::sync::mpsc;
 
 use packtrain_io::tcp::Identity;
@@ -25,16 +25,16 @@ struct Ear {
 
 impl DepotReporter for Ear {
     fn listening(&self, address: SocketAddr, _: Option<SocketAddr>) {
-        let tell = self.listening.lock().unwrap().take();
+        let tell = self.listening.lock().take();
         tell.expect("once").send(address).expect("somebody waits");
     }
 
     fn session(&self, session: &DepotSession) {
-        self.sessions.lock().unwrap().push(session.clone());
+        self.sessions.lock().push(session.clone());
     }
 
     fn stats(&self, stats: &DepotStats) {
-        *self.stats.lock().unwrap() = stats.clone();
+        *self.stats.lock() = stats.clone();
     }
 
     fn notice(&self, _: &Notice) {}
@@ -89,8 +89,8 @@ impl Station {
     fn end(mut self) -> (Vec<DepotSession>, DepotStats) {
         self.stop.request(15);
         self.thread.take().expect("once").join().expect("it does not panic");
-        let sessions = std::mem::take(&mut *self.ear.sessions.lock().unwrap());
-        (sessions, self.ear.stats.lock().unwrap().clone())
+        let sessions = std::mem::take(&mut *self.ear.sessions.lock());
+        (sessions, self.ear.stats.lock().clone())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Keeps what a running transfer's ends tell, and its row in the history.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crossbeam_channel::{Sender, bounded};
 use packtrain_history::{Ended, Row};
@@ -81,11 +82,11 @@ impl Book {
             }
             for tick in 0u32.. {
                 let row = {
-                    let mut state = watched.lock().expect("no holder panics");
+                    let mut state = watched.lock();
                     state.note();
                     tick.is_multiple_of(WRITE).then(|| state.row())
                 };
-                let done = done.lock().expect("no holder panics");
+                let done = done.lock();
                 if *done {
                     return;
                 }
@@ -103,7 +104,7 @@ impl Book {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 
     /// Names the transfer.
@@ -146,7 +147,7 @@ impl Book {
 
     /// It is over, so: keeps its row. A dry run leaves none.
     pub(crate) fn close(&self, outcome: &Outcome, dry: bool) -> Option<Notice> {
-        *self.over.lock().expect("no holder panics") = true;
+        *self.over.lock() = true;
         let mut state = self.state();
         let mut row = state.row();
         history::finish_cp(&mut row, outcome);
@@ -163,7 +164,7 @@ impl Book {
 
     /// It failed before there was an outcome.
     pub(crate) fn fail(&self, error: &NodeError) -> Option<Notice> {
-        *self.over.lock().expect("no holder panics") = true;
+        *self.over.lock() = true;
         let mut state = self.state();
         state.record.over = true;
         let mut row = state.row();

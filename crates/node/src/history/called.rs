@@ -1,6 +1,6 @@
 //! The row of a called end: what a server, or what ssh started, saw of a transfer.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use packtrain_history::{Kind, Role, Row, Side};
 use packtrain_io::clock;
@@ -37,8 +37,8 @@ impl Called {
         Self { keep, begun: clock::now(), state: Mutex::default() }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     fn progress(&self, bytes: ByteCount) {

@@ -1,7 +1,7 @@
 //! Puts rows where they belong, and never harms a transfer.
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use packtrain_history::{Ended, Filter, HistoryError, Place, Retention, Row, Store, StreamSample};
 use packtrain_io::clock;
@@ -69,7 +69,7 @@ pub(crate) fn keep(keep: &Keep, row: &Row) -> Option<String> {
         let _ = spool.write(row);
     }
     let place = place?;
-    let mut trouble = TROUBLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut trouble = TROUBLE.lock();
     let now = clock::now();
     if trouble.at.is_some_and(|at| now.since(at) < PAUSE) {
         return None;

@@ -1,7 +1,7 @@
 //! Reporters that pass everything on and keep what a row needs.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 
 use packtrain_history::{Kind, Point, Role, Row, Side};
 use packtrain_io::clock;
@@ -16,8 +16,8 @@ use crate::api::{
     PerfOutcome, PerfReporter, ProgressSnapshot, Reporter,
 };
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock<T>(of: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    of.lock()
 }
 
 /// Keeps a row; gives what is to be said of it.

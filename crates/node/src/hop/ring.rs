@@ -6,9 +6,10 @@
 //! block at the head is always there, so what is missing at the head always finds room, whatever
 //! else came before it and whoever else keeps the pool.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use packtrain_io::thread::Waker;
 use packtrain_object::RangeSet;
@@ -92,7 +93,7 @@ impl Ring {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 
     /// Nobody waits successfully for bytes until [`Ring::release_hold`].

@@ -123,7 +123,7 @@ impl Route {
             let name = self.depots[depot].to_string();
             match self.echo(depot, AUDIT).await {
                 Echoed::Changed => {
-                    *self.corrupter.lock().expect("no holder panics") = Some(name.clone());
+                    *self.corrupter.lock() = Some(name.clone());
                     self.give_up(&format!(
                         "bytes were changed on the way: up to {clean} they are right, up to the \
                          depot {name} they are not: it, or what lies between, changes them"

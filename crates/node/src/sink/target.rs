@@ -1,11 +1,12 @@
 //! The destination on disk: where entries go, their temporaries, their metadata.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use packtrain_io::disk::{self, Meta, Root, Trouble, write};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
@@ -157,7 +158,7 @@ impl Target {
     }
 
     fn is_fresh(&self, place: &RelPath) -> bool {
-        let fresh = self.fresh.lock().expect("no holder panics");
+        let fresh = self.fresh.lock();
         place.parent().is_some_and(|parent| fresh.contains(parent.as_bytes()))
     }
 
@@ -173,7 +174,7 @@ impl Target {
             .make_dir(&place, (entry.mode | 0o700) & 0o777)
             .map_err(|e| self.failure(entry, "cannot make the directory", &e))?;
         if !existed {
-            self.fresh.lock().expect("no holder panics").insert(place.into_bytes());
+            self.fresh.lock().insert(place.into_bytes());
         }
         Ok(())
     }
@@ -248,7 +249,7 @@ impl Target {
 
     /// Whether this entry's size became known only at its end.
     fn is_stream(&self, id: EntryId) -> bool {
-        *self.stream.lock().expect("no holder panics") == Some(id)
+        *self.stream.lock() == Some(id)
     }
 
     fn in_place(&self, entry: &Entry) -> bool {
@@ -256,11 +257,11 @@ impl Target {
     }
 
     fn close(&self, id: EntryId) {
-        self.open.lock().expect("no holder panics").files.remove(&id);
+        self.open.lock().files.remove(&id);
     }
 
     fn file(&self, id: EntryId, entry: &Entry) -> Result<Arc<File>, Failure> {
-        let mut open = self.open.lock().expect("no holder panics");
+        let mut open = self.open.lock();
         open.clock += 1;
         let clock = open.clock;
         if let Some((file, used)) = open.files.get_mut(&id) {
@@ -277,7 +278,7 @@ impl Target {
         };
         let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
         // Its name, if it is new, is only covered by syncing more than the file.
-        self.dirty.lock().expect("no holder panics").many = true;
+        self.dirty.lock().many = true;
         let file = Arc::new(file);
         // A stream's file is never closed: it could not be opened again without losing its length.
         if open.files.len() >= OPEN_FILES {
@@ -293,7 +294,7 @@ impl Target {
     /// Everything written so far reaches stable storage. Few big files are synced by themselves:
     /// syncing the file system would wait for everybody else's data too.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        let dirty = std::mem::take(&mut *self.dirty.lock().expect("no holder panics"));
+        let dirty = std::mem::take(&mut *self.dirty.lock());
         if dirty.many {
             return self.root.sync();
         }
@@ -301,7 +302,7 @@ impl Target {
     }
 
     fn touched(&self, id: EntryId, file: &Arc<File>) {
-        let mut dirty = self.dirty.lock().expect("no holder panics");
+        let mut dirty = self.dirty.lock();
         if dirty.many || dirty.files.contains_key(&id) {
             return;
         }
@@ -313,7 +314,7 @@ impl Target {
 
     /// A stream's file gets the length that the stream turned out to have.
     pub(crate) fn set_len(&self, id: EntryId, entry: &Entry, len: u64) -> Result<(), Failure> {
-        *self.stream.lock().expect("no holder panics") = Some(id);
+        *self.stream.lock() = Some(id);
         let file = self.file(id, entry)?;
         file.set_len(len).map_err(|e| self.failure(entry, "cannot set the length", &e))
     }
@@ -362,7 +363,7 @@ impl PieceTarget for SharedTarget {
             root.write_small(&place, tag, bytes)
         };
         // After the write: a sync that runs meanwhile must leave it to the next.
-        target.dirty.lock().expect("no holder panics").many = true;
+        target.dirty.lock().many = true;
         written.map_err(|e| target.failure(entry, "cannot write", &e))
     }
 }

@@ -1,8 +1,9 @@
 //! Where each entry's bytes come from: the source's files, and standard input.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use packtrain_io::disk::{self, ReadError, Root, SourceFile, Trouble};
@@ -47,22 +48,22 @@ struct Place {
 
 impl Table {
     pub(super) fn set_roots(&self, roots: Vec<Arc<Root>>) {
-        self.state.lock().expect("no holder panics").roots = roots;
+        self.state.lock().roots = roots;
     }
 
     pub(super) fn push(&self, root: usize, path: RelPath, entry: &Entry) {
         let place =
             Place { root: root as u32, path, size: entry.size().unwrap_or(0), mtime: entry.mtime };
-        self.state.lock().expect("no holder panics").places.push_back(Some(place));
+        self.state.lock().places.push_back(Some(place));
     }
 
     pub(super) fn push_nothing(&self) {
-        self.state.lock().expect("no holder panics").places.push_back(None);
+        self.state.lock().places.push_back(None);
     }
 
     /// Forgets the oldest entries while `done` says so.
     pub(super) fn forget_while(&self, done: impl Fn(EntryId) -> bool) {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock();
         while !state.places.is_empty() && done(EntryId(state.first)) {
             state.places.pop_front();
             state.first += 1;
@@ -70,7 +71,7 @@ impl Table {
     }
 
     fn find(&self, id: EntryId) -> Option<(Arc<Root>, Place)> {
-        let state = self.state.lock().expect("no holder panics");
+        let state = self.state.lock();
         let index = id.0.checked_sub(state.first)? as usize;
         let place = state.places.get(index)?.clone()?;
         let root = Arc::clone(state.roots.get(place.root as usize)?);
@@ -148,7 +149,7 @@ impl Files {
         if piece.whole {
             return self.opened(piece).map(Arc::new);
         }
-        let mut open = self.open.lock().expect("no holder panics");
+        let mut open = self.open.lock();
         open.clock += 1;
         let clock = open.clock;
         if let Some((file, used)) = open.files.get_mut(&piece.entry) {

@@ -1,9 +1,10 @@
 //! The thread that lists the sources.
 
+use parking_lot::{Condvar, Mutex};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use packtrain_io::clock;
@@ -50,20 +51,20 @@ pub(crate) struct Credit {
 
 impl Credit {
     pub(super) fn set(&self, credit: usize) {
-        self.state.lock().expect("no holder panics").0 = credit;
+        self.state.lock().0 = credit;
         self.changed.notify_all();
     }
 
     pub(super) fn close(&self) {
-        self.state.lock().expect("no holder panics").1 = true;
+        self.state.lock().1 = true;
         self.changed.notify_all();
     }
 
     /// Waits until entries are wanted; false when none ever will be.
     fn take(&self, count: usize) -> bool {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock();
         while state.0 == 0 && !state.1 {
-            state = self.changed.wait(state).expect("no holder panics");
+            self.changed.wait(&mut state);
         }
         state.0 = state.0.saturating_sub(count);
         !state.1

@@ -1,8 +1,9 @@
 //! What a request carries: nothing, a few bytes, or part of a file.
 
+use parking_lot::Mutex;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -37,7 +38,7 @@ impl Pace {
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
         let Some(rate) = self.rate else { return Duration::ZERO };
         let now = clock::now();
-        let mut due = self.due.lock().expect("no holder panics");
+        let mut due = self.due.lock();
         *due = (*due).max(now) + rate.time_for(bytes);
         due.since(now)
     }

@@ -1,8 +1,9 @@
 //! How many streams there are and what the kernel says of them, whichever way their bytes go.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_io::tcp::tcp_info;
@@ -35,16 +36,16 @@ impl Sockets {
     /// A stream has this connection now.
     pub(super) fn has(&self, id: LineId, connection: &Connection) {
         let socket = (connection.socket(), clock::now());
-        self.0.lock().expect("no holder panics").insert(id, socket);
+        self.0.lock().insert(id, socket);
     }
 
     /// A stream is over.
     pub(super) fn forget(&self, id: LineId) {
-        self.0.lock().expect("no holder panics").remove(&id);
+        self.0.lock().remove(&id);
     }
 
     fn all(&self) -> BTreeMap<LineId, Socket> {
-        self.0.lock().expect("no holder panics").clone()
+        self.0.lock().clone()
     }
 }
 

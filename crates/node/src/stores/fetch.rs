@@ -2,9 +2,10 @@
 //! wired to requests instead of files. What arrives goes into the sink's memory at once, and its
 //! digests, made of what arrived, to the sink as those of any source.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use packtrain_io::clock;
@@ -175,7 +176,7 @@ impl Runner<'_> {
     }
 
     fn checks(&mut self) -> Vec<Check> {
-        let objects = self.objects.lock().expect("no holder panics");
+        let objects = self.objects.lock();
         let touched = self.touched.iter();
         let checks = touched.filter_map(|id| {
             let object = objects.get(id)?;
@@ -270,7 +271,7 @@ impl Runner<'_> {
                 if object.sum.is_some() {
                     self.paths.insert(EntryId(at as u32), entry.path.clone());
                 }
-                let mut objects = self.objects.lock().expect("no holder panics");
+                let mut objects = self.objects.lock();
                 objects.insert(EntryId(at as u32), Arc::new(object));
             }
             entries.push(entry);

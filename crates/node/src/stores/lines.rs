@@ -1,10 +1,11 @@
 //! The streams of a fetch: connections that take runs from the ledger, each in a task of its own,
 //! and how many of them there are.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, EntryId, Piece};
@@ -172,7 +173,7 @@ impl Lines {
         }
         let small = ledger.files_waiting(SMALL_FILES) as u32;
         drop(ledger);
-        self.crew.wanted(small, *self.shared.cap.lock().expect("no holder panics"))
+        self.crew.wanted(small, *self.shared.cap.lock())
     }
 
     fn sample(&mut self, now: Time) {
@@ -245,11 +246,11 @@ impl Drop for Lines {
 
 impl Shared {
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("no holder panics")
+        self.ledger.lock()
     }
 
     pub(super) fn object(&self, id: EntryId) -> Option<Arc<Remote>> {
-        self.objects.lock().expect("no holder panics").get(&id).cloned()
+        self.objects.lock().get(&id).cloned()
     }
 
     pub(super) fn tell(&self, news: FetchNews) {
@@ -364,7 +365,7 @@ impl Shared {
     /// The server serves others and not this stream: it has enough of us.
     fn crowded(&self, text: &str) {
         let fewer = (self.ledger().count() as u32).saturating_sub(1).max(1);
-        let mut cap = self.cap.lock().expect("no holder panics");
+        let mut cap = self.cap.lock();
         if fewer < *cap {
             *cap = fewer;
             self.tell(FetchNews::Say(format!("no more than {fewer} streams from now on: {text}")));

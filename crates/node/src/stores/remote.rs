@@ -1,8 +1,9 @@
 //! One object of somebody else's server: where it is, what is known of it, how it is asked for.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -62,7 +63,7 @@ impl Remote {
             }
         }
         match &self.place {
-            Place::Web { at, .. } => (at.lock().expect("no holder panics").clone(), headers),
+            Place::Web { at, .. } => (at.lock().clone(), headers),
             Place::Bucket(bucket, key) => (bucket.get(key), headers),
         }
     }
@@ -71,7 +72,7 @@ impl Remote {
     /// at the one that was asked for. False if that changes nothing.
     pub(super) async fn find_again(&self, client: &Client) -> Result<bool, Trouble> {
         let Place::Web { asked, at } = &self.place else { return Ok(false) };
-        let before = at.lock().expect("no holder panics").clone();
+        let before = at.lock().clone();
         if before == *asked {
             return Ok(false);
         }
@@ -80,7 +81,7 @@ impl Remote {
             return Err(Trouble::never(FailureKind::Changed, answer::changed(&self.name)));
         }
         if let Place::Web { at: found, .. } = again.place {
-            *at.lock().expect("no holder panics") = found.into_inner().expect("no holder panics");
+            *at.lock() = found.into_inner();
         }
         Ok(true)
     }

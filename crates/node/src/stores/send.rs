@@ -6,11 +6,12 @@ mod desk;
 mod memory;
 mod put;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_io::clock;
@@ -295,7 +296,7 @@ impl Runner<'_> {
         let waiting = work.desk().waiting(SMALL_FILES);
         let wanted = self.crew.wanted(waiting as u32, u32::MAX);
         let new = {
-            let mut streams = work.streams.lock().expect("no holder panics");
+            let mut streams = work.streams.lock();
             streams.1 = wanted;
             let new = wanted.saturating_sub(streams.0).min(waiting as u32);
             streams.0 += new;
@@ -400,7 +401,7 @@ impl Runner<'_> {
 
 impl Work {
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().expect("no holder panics")
+        self.desk.lock()
     }
 
     fn tell(&self, news: News) {
@@ -438,7 +439,7 @@ impl Work {
             let job = match take {
                 Take::Job(job) => job,
                 Take::Over => {
-                    self.streams.lock().expect("no holder panics").0 -= 1;
+                    self.streams.lock().0 -= 1;
                     break self.sockets.forget(id);
                 }
                 Take::Wait => {
@@ -455,7 +456,7 @@ impl Work {
 
     /// Whether a stream is one too many; it counts as gone then.
     fn is_surplus(&self) -> bool {
-        let mut streams = self.streams.lock().expect("no holder panics");
+        let mut streams = self.streams.lock();
         let surplus = streams.0 > streams.1;
         streams.0 -= u32::from(surplus);
         surplus

@@ -5,7 +5,8 @@
 //! number, 4 bytes, big-endian); the sink takes those that spoke. After that go the messages of
 //! the two ends as they are ([ADR 0021](../../../../docs/adr/0021-sabul.md)).
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use packtrain_io::flow::Beside;
 use packtrain_units::Duration;
@@ -61,13 +62,13 @@ impl Channels {
     /// This flow waits for its connection; `ready` is called when it is up.
     pub(crate) fn add(&self, flow: u32, beside: Beside, ready: impl FnOnce() + Send + 'static) {
         let waiting = Waiting { flow, beside, ready: Box::new(ready) };
-        self.flows.lock().expect("no holder panics").push(waiting);
+        self.flows.lock().push(waiting);
     }
 
     /// Connects to the peer for each flow that waits, a while later if the peer is to try first.
     /// The flows must have been added.
     pub(crate) fn connect(&self, plan: &Plan, peer: &Offer, after: Duration) {
-        let count = self.flows.lock().expect("no holder panics").len();
+        let count = self.flows.lock().len();
         self.end.connect(plan, peer, count as u32, after);
     }
 }
@@ -76,7 +77,7 @@ impl Channels {
 /// both ends got through.
 async fn speak(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
     let next = {
-        let mut flows = flows.lock().expect("no holder panics");
+        let mut flows = flows.lock();
         (!flows.is_empty()).then(|| flows.remove(0))
     };
     let Some(Waiting { flow, beside, ready }) = next else { return };
@@ -95,7 +96,7 @@ async fn listen(mut stream: TcpStream, flows: &Mutex<Vec<Waiting>>) {
     }
     let flow = u32::from_be_bytes(number);
     let found = {
-        let mut flows = flows.lock().expect("no holder panics");
+        let mut flows = flows.lock();
         let at = flows.iter().position(|waiting| waiting.flow == flow);
         at.map(|at| flows.swap_remove(at))
     };

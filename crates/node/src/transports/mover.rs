@@ -3,10 +3,11 @@
 //! What was sent and not yet taken by the peer is kept as a queue of ranges; the peer tells how
 //! many bytes it took in all.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, RangeSet};
@@ -125,7 +126,7 @@ impl Mover {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("no holder panics")
+        self.0.state.lock()
     }
 
     fn waits(&self, what: Waiting) {
@@ -157,7 +158,7 @@ impl Mover {
                 return Some(range.start..end);
             }
             self.waits(Waiting::Work);
-            state = self.0.changed.wait(state).expect("no holder panics");
+            self.0.changed.wait(&mut state);
         }
     }
 

@@ -1,8 +1,9 @@
 //! The parts that `perf` is made of too: flows and TCP streams without files behind them.
 
+use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use packtrain_io::tcp::{TcpInfo, tcp_info};
 use packtrain_units::{ByteCount, Duration};
@@ -57,7 +58,7 @@ impl PerfTcp {
         up: &Arc<AtomicU64>,
     ) {
         self.shared.share.store(share, Ordering::Release);
-        *self.shared.up.lock().expect("no holder panics") = Some(Arc::clone(up));
+        *self.shared.up.lock() = Some(Arc::clone(up));
         self.end.connect(plan, peer, streams, Duration::ZERO);
     }
 
@@ -68,7 +69,7 @@ impl PerfTcp {
 
     /// Bytes sent again (segments times their size), least round trip, congestion windows.
     pub(crate) fn state(&self) -> (u64, Option<Duration>, Option<ByteCount>) {
-        let sockets = self.shared.sockets.lock().expect("no holder panics");
+        let sockets = self.shared.sockets.lock();
         let infos: Vec<_> = sockets.iter().filter_map(|s| tcp_info(s).ok()).collect();
         let again = |i: &TcpInfo| match i.retransmitted {
             Some(bytes) => bytes.get(),
@@ -90,7 +91,7 @@ impl Shared {
     fn run(self: &Arc<Self>, tasks: &Tasks, mut stream: TcpStream) {
         let this = Arc::clone(self);
         if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
-            self.sockets.lock().expect("no holder panics").push(socket);
+            self.sockets.lock().push(socket);
         }
         tasks.spawn(async move {
             if let Some(into) = &this.into {
@@ -103,7 +104,7 @@ impl Shared {
                 }
                 return;
             }
-            if let Some(up) = &*this.up.lock().expect("no holder panics") {
+            if let Some(up) = &*this.up.lock() {
                 up.fetch_add(1, Ordering::Relaxed);
             }
             let buffer: Vec<u8> = (0..WRITE).map(|n| ((n * 31) >> 3) as u8).collect();

@@ -9,7 +9,8 @@ pub(super) mod record;
 pub(super) mod streams;
 pub(super) mod wire;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 use packtrain_io::entropy;
 use packtrain_io::tcp::tls::{
@@ -83,7 +84,7 @@ pub(super) struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
 impl Tasks {
     /// Runs a task; none beyond the limit.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().expect("no holder panics");
+        let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
         if tasks.len() < MOST_TASKS {
             tasks.push(runtime::handle().spawn(work).abort_handle());
@@ -92,7 +93,7 @@ impl Tasks {
 
     /// Runs a task; where there are `most`, the oldest makes room.
     fn spawn_latest(&self, most: usize, work: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().expect("no holder panics");
+        let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
         if tasks.len() >= most {
             tasks.remove(0).abort();
@@ -101,7 +102,7 @@ impl Tasks {
     }
 
     fn abort(&self) {
-        for task in self.0.lock().expect("no holder panics").drain(..) {
+        for task in self.0.lock().drain(..) {
             task.abort();
         }
     }

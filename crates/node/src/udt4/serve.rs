@@ -1,10 +1,11 @@
 //! `serve --udt4`: the server that the stock library's file client speaks with. Whoever reaches
 //! it may read everything below the root; there is nothing to write, and no key to know.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_io::disk::Root;
@@ -111,7 +112,7 @@ struct Clients(Mutex<Vec<IpAddr>>);
 
 impl Clients {
     fn lock(&self) -> MutexGuard<'_, Vec<IpAddr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// One more, or how many there are if that is too many.

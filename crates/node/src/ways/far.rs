@@ -1,6 +1,7 @@
 //! What the end that knows the depots tells the one that sends: `Word::Ways`, in JSON.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use packtrain_plan::route::{Forecasted, WayId};
 use packtrain_proto::session::Place;

@@ -1,6 +1,7 @@
 //! The receiving end.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle, spawn_receiver};
@@ -35,7 +36,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 }
 
@@ -101,7 +102,7 @@ impl Receiver {
             match &state.closed {
                 Some(CloseReason::Done) => return Ok(0),
                 Some(reason) => return Err(Error::Broken(reason.clone())),
-                None => state = self.shared.changed.wait(state).expect("no holder panics"),
+                None => self.shared.changed.wait(&mut state),
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The sending end.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use packtrain_cc::sabul::Variant;
 use packtrain_cc::{ControllerConfig, Sabul};
@@ -35,7 +36,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 }
 
@@ -87,10 +88,8 @@ impl Sender {
     /// Waits until datagrams get through, the receiver's with them.
     fn meet(&self, options: &Options) -> Result<(), Error> {
         let waits = |state: &mut State| !state.established && state.closed.is_none();
-        let state = self.shared.state();
-        let changed = &self.shared.changed;
-        let waited = changed.wait_timeout_while(state, options.patience.to_std(), waits);
-        let (state, _) = waited.expect("no holder panics");
+        let mut state = self.shared.state();
+        self.shared.changed.wait_while_for(&mut state, waits, options.patience.to_std());
         match &state.closed {
             Some(reason) => Err(Error::Broken(reason.clone())),
             None if !state.established => Err(Error::Datagrams),
@@ -113,7 +112,7 @@ impl Sender {
         while !bytes.is_empty() {
             let mut state = self.shared.state();
             while state.bytes.len() >= buffer && state.closed.is_none() {
-                state = self.shared.changed.wait(state).expect("no holder panics");
+                self.shared.changed.wait(&mut state);
             }
             if let Some(reason) = &state.closed {
                 return Err(Error::Broken(reason.clone()));
@@ -136,7 +135,7 @@ impl Sender {
     pub fn close(self) -> Result<(), Error> {
         let mut state = self.shared.state();
         while state.done.edge() < self.end && state.closed.is_none() {
-            state = self.shared.changed.wait(state).expect("no holder panics");
+            self.shared.changed.wait(&mut state);
         }
         let missing = state.done.edge() < self.end;
         let why = state.closed.clone().filter(|_| missing);

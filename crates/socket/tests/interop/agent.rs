@@ -1,11 +1,11 @@
 //! The two hosts: one starts what it is told, the other goes through the connections.
 
+use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cells::{Cell, How, Road};
@@ -77,12 +77,12 @@ pub(crate) fn near(road: &str, dir: &Path) {
                     let Some(cell) = cells.get(number) else { return };
                     let result = meet(*cell, number, dir);
                     let line = result.map_or_else(|why| why, |()| "pass".to_owned());
-                    lines.lock().unwrap_or_else(PoisonError::into_inner)[number] = line;
+                    lines.lock()[number] = line;
                 }
             });
         }
     });
-    let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let lines = lines.into_inner();
     let file = dir.join(format!("{}.results", road.name()));
     std::fs::write(file, lines.join("\n") + "\n").expect("a file for the results");
 }

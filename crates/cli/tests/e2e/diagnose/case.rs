@@ -4,11 +4,11 @@
 //! by strace, which lets a process's system calls wait; processors are taken away by others that
 //! spin beside, or by a cgroup. One case at a time, so that they do not measure each other.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// No other case runs meanwhile.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 /// The same, for what a busy machine would hide for the reason `why`: it runs when

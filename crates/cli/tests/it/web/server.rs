@@ -1,9 +1,10 @@
 //! A web server that misbehaves as it is told.
 
+use parking_lot::Mutex;
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What was asked.
@@ -116,7 +117,7 @@ impl Server {
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("no holder panics").clone()
+        self.asked.lock().clone()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -131,7 +132,7 @@ fn talk(stream: Box<dyn Stream>, rule: &Rule, all: &Mutex<Vec<Asked>>) {
     let mut stream = BufReader::new(stream);
     while let Some(asked) = hear(&mut stream) {
         let before = {
-            let mut all = all.lock().expect("no holder panics");
+            let mut all = all.lock();
             all.push(asked.clone());
             all.len() - 1
         };

@@ -1,7 +1,8 @@
 //! The thread that reads, hashes and seals.
 
+use parking_lot::Mutex;
 use std::io::Read as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use packtrain_object::{CHUNK, digest};
@@ -51,14 +52,14 @@ pub(super) fn produce(
 ) -> Receiver<Record> {
     let (out, records) = bounded(AHEAD);
     // What was sent as zeros stays so; the rest is read again.
-    produced.lock().expect("no holder panics").failed.retain(|unread| unread.record < from);
+    produced.lock().failed.retain(|unread| unread.record < from);
     spawn("seal", move || {
         let text = Vec::with_capacity(RECORD_TEXT);
         let skip = from * RECORD_TEXT as u64;
         let mut writer = Writer { sealer, out, text, number: from, skip };
         let made = make(&collected, &packed, &produced, &mut writer);
         if let Err(Stopped::Hopeless(failure)) = made {
-            produced.lock().expect("no holder panics").hopeless = Some(failure);
+            produced.lock().hopeless = Some(failure);
         }
     });
     records
@@ -151,7 +152,7 @@ fn make<S: Fn(&[u8]) -> [u8; 64]>(
         }
         if let Some((failure, record)) = failed {
             let path = collected.entries[entry.index()].path.as_bytes().to_vec();
-            let mut produced = produced.lock().expect("no holder panics");
+            let mut produced = produced.lock();
             if !produced.failed.iter().any(|unread| unread.path == path) {
                 produced.failed.push(Unread { path, failure, record });
             }
@@ -184,7 +185,7 @@ fn stream<S: Fn(&[u8]) -> [u8; 64]>(
         writer.write(&room)?;
         writer.write(&sum.0)?;
         at += room.len() as u64;
-        produced.lock().expect("no holder panics").stream = at;
+        produced.lock().stream = at;
         if (room.len() as u64) < CHUNK.get() {
             return Ok(());
         }

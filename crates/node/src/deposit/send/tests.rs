@@ -188,7 +188,7 @@ fn what_was_sent_as_zeros_is_told_whatever_is_sent_again() {
         let (collected, packed) = (Arc::clone(&collected), Arc::clone(&packed));
         let records = produce(collected, packed, Arc::clone(produced), sealer, from);
         let count = records.iter().count() as u64;
-        let produced = produced.lock().expect("no holder panics");
+        let produced = produced.lock();
         let failed: Vec<_> = produced.failed.iter().map(|one| one.path.clone()).collect();
         (count, failed)
     };

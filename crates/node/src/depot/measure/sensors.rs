@@ -3,10 +3,10 @@
 //! A measurement counts where the hop was what a session waited for: there was something unsent
 //! on it at both ends of the interval, and no buffer of the other side held it back.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_io::tcp::{TcpInfo, tcp_info};
@@ -91,7 +91,7 @@ impl Sensors {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder panics")
+        self.inner.lock()
     }
 
     /// Looks at the connection to the next hop, which is the `last` or another depot, as long as
@@ -348,5 +348,21 @@ mod tests {
         assert_eq!(points[KEPT - 1].rate, DataRate::from_mbps(90 + 299 % 20));
         std::fs::write(&path, "no JSON").expect("a file");
         assert!(Sensors::load(Some(path)).lock().series.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_panics_under_the_lock_leaves_the_sensors_to_the_others() {
+        let sensors = Sensors::load(None);
+        let panicked = std::thread::scope(|scope| {
+            let session = scope.spawn(|| {
+                let _held = sensors.lock();
+                panic!("a bug in one session");
+            });
+            session.join().is_err()
+        });
+        assert!(panicked);
+        let peer: Place = "d2.example:7879".parse().expect("a place");
+        sensors.learn(&peer, sample(1, 90));
+        assert_eq!(sensors.points(&Host::parse("d2.example").unwrap()).len(), 1);
     }
 }

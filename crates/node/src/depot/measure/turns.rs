@@ -1,7 +1,7 @@
 //! Active probes: the depots of a clique take turns, and probe only where nothing was relayed
 //! lately.
 
-use std::sync::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use packtrain_io::tcp::{ConnectOptions, Identity, connect, tcp_info};
 use packtrain_io::{clock, entropy};
@@ -61,7 +61,7 @@ impl Turns {
     }
 
     fn clique(&self) -> MutexGuard<'_, Clique> {
-        self.clique.lock().expect("no holder panics")
+        self.clique.lock()
     }
 
     /// Takes turns, for ever.
@@ -114,7 +114,7 @@ impl Turns {
 
     /// Whether somebody's probe of this size may come now.
     pub(in crate::depot) fn lets(&self, bytes: ByteCount) -> bool {
-        let mut budget = self.budget.lock().expect("no holder panics");
+        let mut budget = self.budget.lock();
         bytes <= PROBE && budget.take(clock::now(), bytes, bytes).is_some()
     }
 
@@ -175,7 +175,7 @@ impl Turns {
                 continue;
             }
             let granted = {
-                let mut budget = self.budget.lock().expect("no holder panics");
+                let mut budget = self.budget.lock();
                 budget.take(clock::now(), PROBE, PROBE_LEAST)
             };
             let Some(bytes) = granted else { return };

@@ -4,7 +4,7 @@
 //! take places that are its key's. Therefore they are few, and who comes takes the place of the one
 //! that has brought nothing for longest: who only repeats what it saw brings nothing.
 
-use std::sync::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use packtrain_units::Time;
 use tokio::sync::oneshot;
@@ -40,7 +40,7 @@ pub(super) struct Bringing<'a> {
 
 impl Bringers {
     fn all(&self) -> MutexGuard<'_, All> {
-        self.0.lock().expect("no holder panics")
+        self.0.lock()
     }
 
     /// Takes a place, perhaps another's.

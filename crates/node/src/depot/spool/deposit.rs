@@ -237,7 +237,7 @@ async fn hold_back(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
     for branch in kept.branches.iter().filter(|branch| branch.policy == Policy::Wait) {
         let mut have = branch.have.subscribe();
         loop {
-            if let Stage::Left(refusal) = &*branch.stage.lock().expect("no holder panics") {
+            if let Stage::Left(refusal) = &*branch.stage.lock() {
                 return Err(refusal.clone().into());
             }
             if *have.borrow_and_update() + AHEAD > kept.records.progress().written {

@@ -1,8 +1,8 @@
 //! One session's records on a disk. What is told to be safe is: first the records are synced, then
 //! a mark that counts them, then it is told.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 
 use packtrain_proto::session::SessionId;
 use packtrain_proto::session::spool::{MARK_SLOT, Mark, RECORD, last_record, newest};
@@ -123,11 +123,11 @@ impl<D: Disk> Records<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 
     fn marked(&self) -> MutexGuard<'_, Mark> {
-        self.mark.lock().expect("no holder panics")
+        self.mark.lock()
     }
 
     /// Tells how far it is. Whoever calls holds the state, so that what is told and what can be read

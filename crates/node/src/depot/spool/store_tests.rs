@@ -100,7 +100,7 @@ struct Machine(Shared);
 
 impl Machine {
     fn step<T>(&self, work: impl FnOnce(&mut Virtual) -> T) -> io::Result<T> {
-        let mut both = self.0.lock().expect("no holder panics");
+        let mut both = self.0.lock();
         both.left = both.left.checked_sub(1).ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(work(&mut both))
     }
@@ -112,14 +112,14 @@ impl Disk for Machine {
     }
 
     fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
-        let both = self.0.lock().expect("no holder panics");
+        let both = self.0.lock();
         let bytes = both.records.seen.get(at as usize..at as usize + room.len());
         room.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn records_len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().expect("no holder panics").records.seen.len() as u64)
+        Ok(self.0.lock().records.seen.len() as u64)
     }
 
     fn cut_records(&self, len: u64) -> io::Result<()> {
@@ -138,7 +138,7 @@ impl Disk for Machine {
     }
 
     fn read_marks(&self) -> io::Result<Vec<u8>> {
-        Ok(self.0.lock().expect("no holder panics").marks.now())
+        Ok(self.0.lock().marks.now())
     }
 
     fn sync_mark(&self) -> io::Result<()> {
@@ -199,18 +199,18 @@ proptest! {
         chances in prop::collection::vec(any::<u8>(), 64),
     ) {
         let shared = Shared::default();
-        shared.lock().expect("no holder panics").fails = fails.into();
+        shared.lock().fails = fails.into();
         let mut told = 0;
         let mut chances = chances.into_iter().cycle();
         let mut chance = || chances.next().unwrap_or(0);
         for left in lives {
-            shared.lock().expect("no holder panics").left = left;
+            shared.lock().left = left;
             let _ = live(&shared, total, every, &mut told);
-            let mut both = shared.lock().expect("no holder panics");
+            let mut both = shared.lock();
             both.records.crash(&mut chance);
             both.marks.crash(&mut chance);
         }
-        shared.lock().expect("no holder panics").left = u32::MAX;
+        shared.lock().left = u32::MAX;
         live(&shared, total, every, &mut told).expect("nothing fails");
         prop_assert_eq!(told, total);
     }
@@ -223,7 +223,7 @@ proptest! {
         chances in prop::collection::vec(any::<u8>(), 64),
     ) {
         let shared = Shared::default();
-        shared.lock().expect("no holder panics").left = left;
+        shared.lock().left = left;
         let mut told = 0;
         let work = |told: &mut u64| -> io::Result<()> {
             let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared)))?;
@@ -249,7 +249,7 @@ proptest! {
         let mut chances = chances.into_iter().cycle();
         let mut chance = || chances.next().unwrap_or(0);
         {
-            let mut both = shared.lock().expect("no holder panics");
+            let mut both = shared.lock();
             both.records.crash(&mut chance);
             both.marks.crash(&mut chance);
             both.left = u32::MAX;
@@ -266,10 +266,10 @@ proptest! {
         keep: bool,
     ) {
         let shared = Shared::default();
-        shared.lock().expect("no holder panics").left = u32::MAX;
+        shared.lock().left = u32::MAX;
         live(&shared, 4, 1, &mut 0).expect("nothing fails");
         {
-            let mut both = shared.lock().expect("no holder panics");
+            let mut both = shared.lock();
             let mut records = both.records.now();
             records.truncate(len);
             both.records.becomes(records);
@@ -286,7 +286,7 @@ proptest! {
             Err(e) => {
                 // It is left alone.
                 prop_assert!(e.kind() == io::ErrorKind::InvalidData && len > 0 && !keep);
-                prop_assert_eq!(shared.lock().expect("no holder panics").records.now().len(), len);
+                prop_assert_eq!(shared.lock().records.now().len(), len);
                 return Ok(());
             }
         };
@@ -302,7 +302,7 @@ proptest! {
 #[test]
 fn what_is_over_takes_nothing_and_stays_over() {
     let shared = Shared::default();
-    shared.lock().expect("no holder panics").left = u32::MAX;
+    shared.lock().left = u32::MAX;
     live(&shared, 2, 1, &mut 0).expect("nothing fails");
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
     assert_eq!(records.append(5, false, &record(5, false)).ok(), Some(Appended::Gap));
@@ -316,7 +316,7 @@ fn what_is_over_takes_nothing_and_stays_over() {
 #[test]
 fn a_damaged_record_is_cut_off_while_it_can_come_again() {
     let shared = Shared::default();
-    shared.lock().expect("no holder panics").left = u32::MAX;
+    shared.lock().left = u32::MAX;
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
     for number in 0..4 {
         records.append(number, false, &record(number, false)).expect("nothing fails");
@@ -337,13 +337,13 @@ fn a_damaged_record_is_cut_off_while_it_can_come_again() {
 #[test]
 fn what_cannot_be_ended_stays() {
     let shared = Shared::default();
-    shared.lock().expect("no holder panics").left = u32::MAX;
+    shared.lock().left = u32::MAX;
     live(&shared, 3, 1, &mut 0).expect("nothing fails");
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
-    shared.lock().expect("no holder panics").left = 0;
+    shared.lock().left = 0;
     assert!(records.end().is_err());
     assert!(!records.progress().over && records.read(2).expect("readable").is_some());
-    shared.lock().expect("no holder panics").left = u32::MAX;
+    shared.lock().left = u32::MAX;
     assert!(records.end().is_ok() && records.progress().over);
     assert_eq!((records.progress().written, records.bytes()), (0, ByteCount::ZERO));
 }
@@ -351,7 +351,7 @@ fn what_cannot_be_ended_stays() {
 #[test]
 fn only_what_has_nothing_is_forsaken() {
     let shared = Shared::default();
-    shared.lock().expect("no holder panics").left = u32::MAX;
+    shared.lock().left = u32::MAX;
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
     assert!(records.forsake() && records.progress().over && !records.forsake());
     let (records, _) = Records::open(SESSION, Machine(shared)).expect("it opens");

@@ -21,7 +21,7 @@ async fn sink(counts: Arc<StdMutex<Vec<Arc<AtomicUsize>>>>) -> (Place, Arc<StdMu
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             let own: Arc<AtomicUsize> = Arc::default();
-            counts.lock().unwrap().push(Arc::clone(&own));
+            counts.lock().push(Arc::clone(&own));
             let (counts, noted) = (Arc::clone(&counts), Arc::clone(&noted));
             tokio::spawn(async move {
                 let mut piece = vec![0; 16 << 10];
@@ -29,9 +29,9 @@ async fn sink(counts: Arc<StdMutex<Vec<Arc<AtomicUsize>>>>) -> (Place, Arc<StdMu
                     if own.fetch_add(count, Ordering::Relaxed) + count < EACH {
                         continue;
                     }
-                    let mut noted = noted.lock().unwrap();
+                    let mut noted = noted.lock();
                     if noted.is_empty() {
-                        let counts = counts.lock().unwrap();
+                        let counts = counts.lock();
                         *noted = counts.iter().map(|one| one.load(Ordering::Relaxed)).collect();
                     }
                 }
@@ -74,7 +74,7 @@ fn of_two_hundred_sessions_none_is_left_behind() {
         while let Some(ended) = running.join_next().await {
             ended.expect("it does not panic");
         }
-        shares.lock().unwrap().clone()
+        shares.lock().clone()
     });
     let (sessions, stats) = depot.end();
     assert!(sessions.iter().all(|one| one.failure.is_none() && one.bytes.0.get() == EACH as u64));

@@ -204,11 +204,11 @@ async fn frames(
         from.read_exact(&mut body).await?;
         let frame = match Frame::read(head[0], &body).expect("a frame") {
             Frame::Offer(port) => {
-                ports[side].lock().unwrap()[side] = port;
+                ports[side].lock()[side] = port;
                 Frame::Offer(own[side])
             }
             Frame::Take(port) => {
-                ports[1 - side].lock().unwrap()[side] = port;
+                ports[1 - side].lock()[side] = port;
                 Frame::Take(own[1 - side])
             }
             frame => frame,
@@ -229,7 +229,7 @@ async fn datagrams(
     let quiet = std::time::Duration::from_secs(20);
     while let Ok(Ok((len, from))) = tokio::time::timeout(quiet, socket.recv_from(&mut buffer)).await
     {
-        let [near, far] = *ports[flow].lock().unwrap();
+        let [near, far] = *ports[flow].lock();
         let to = if from.port() == near { far } else { near };
         if to == 0 || rng.chance(weather.lost) {
             continue;

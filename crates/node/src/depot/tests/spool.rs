@@ -246,7 +246,7 @@ async fn pause(millis: u64) {
 /// Waits until a depot has, or has had, so much to tell.
 async fn until(station: &Station, is: impl Fn(&SpoolStats) -> bool) {
     loop {
-        let stats = station.ear.stats.lock().unwrap().spool.clone();
+        let stats = station.ear.stats.lock().spool.clone();
         if stats.is_some_and(|stats| is(&stats)) {
             return;
         }

@@ -1,11 +1,12 @@
 //! All streams of a transfer at its sending end, one transport to the rest: a thread that reads
 //! ahead for them, and two tasks for each.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use packtrain_io::clock;
 use packtrain_io::tcp::{TcpInfo, tcp_info, tune};
@@ -91,11 +92,11 @@ impl Group {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.book.lock().expect("no holder panics")
+        self.0.book.lock()
     }
 
     fn sockets(&self) -> MutexGuard<'_, BTreeMap<LineId, Socket>> {
-        self.0.sockets.lock().expect("no holder panics")
+        self.0.sockets.lock()
     }
 
     fn waits(&self, what: Waiting) {
@@ -143,7 +144,7 @@ impl Group {
                 return Some(wanted);
             }
             self.waits(if book.is_idle() { Waiting::Work } else { Waiting::Out });
-            book = self.0.room.wait(book).expect("no holder panics");
+            self.0.room.wait(&mut book);
         }
     }
 

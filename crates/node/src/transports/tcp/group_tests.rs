@@ -109,7 +109,7 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     let tasks = Tasks::default();
     let waiting = Mutex::new(manners.to_vec());
     let sink = TcpEnd::listen(&plan(), &tasks, move |stream| {
-        let manner = waiting.lock().unwrap().pop().unwrap_or(Manner::Good);
+        let manner = waiting.lock().pop().unwrap_or(Manner::Good);
         runtime::handle().spawn(receive(stream, manner, got.clone()));
     })
     .unwrap();

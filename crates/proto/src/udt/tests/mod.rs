@@ -25,9 +25,11 @@ struct Knobs {
 }
 
 /// A controller that does as it is told.
+#[expect(clippy::disallowed_types, reason = "one thread, and a test that panics is over")]
 #[derive(Clone, Debug)]
 struct Puppet(std::sync::Arc<std::sync::Mutex<Knobs>>);
 
+#[expect(clippy::disallowed_types, reason = "one thread, and a test that panics is over")]
 impl Puppet {
     fn new(window: u64, rate: Option<DataRate>, quantum: u64) -> Self {
         Self(std::sync::Arc::new(std::sync::Mutex::new(Knobs {
