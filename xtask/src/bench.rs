@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     dir: PathBuf,
     keep_rmem: bool,
     binary: Option<PathBuf>,
+    /// An earlier build of the product, measured in turn with this one.
+    baseline: Option<PathBuf>,
     only: Option<String>,
     cases: Option<String>,
     losses: Option<String>,
@@ -98,7 +100,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             sh::target_dir().join("release/packtrain")
         }
     };
-    let lab = lab::Lab::new(&plan.dir, &binary)?;
+    let lab = lab::Lab::new(&plan.dir, &binary, plan.baseline.as_deref())?;
     let mut report = report::Report::new(machine::describe(&lab.dir)?);
     let limit =
         (!plan.keep_rmem).then(|| machine::SocketLimits::set(machine::DEFAULT)).transpose()?;
@@ -134,6 +136,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         dir: sh::target_dir().join("bench"),
         keep_rmem: false,
         binary: None,
+        baseline: None,
         only: None,
         cases: None,
         losses: None,
@@ -148,6 +151,8 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
             "--dir" => plan.dir = value()?.into(),
             "--binary" => plan.binary = Some(value()?.into()),
+            "--baseline" => plan.baseline = Some(value()?.into()),
+            "--small-files" => plan.small_files = value()?.parse().context("--small-files")?,
             "--only" => plan.only = Some(value()?.clone()),
             "--cases" => plan.cases = Some(value()?.clone()),
             "--counts" => plan.counts = Some(value()?.clone()),
@@ -168,8 +173,8 @@ fn parse(args: &[String]) -> Result<Plan> {
             .map(str::to_owned)
             .to_vec();
     }
-    if plan.runs == 0 || plan.seconds == 0 {
-        bail!("--runs and --seconds want at least 1");
+    if plan.runs == 0 || plan.seconds == 0 || plan.small_files == 0 {
+        bail!("--runs, --seconds and --small-files want at least 1");
     }
     Ok(plan)
 }

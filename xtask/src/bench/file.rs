@@ -36,13 +36,20 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         environment.iter().map(|(name, path)| (*name, path.as_str())).collect();
     let sshd = Sshd::start(&lab.fresh("sshd")?, &environment)?;
     let pair = Pair::new()?;
-    let mut peaks = [0u64; 2];
+    let baseline = lab.of_baseline();
+    let (mut peaks, mut baseline_peaks) = ([0u64; 2], [0u64; 2]);
     for round in 0..plan.runs {
         report.add(SUITE, "packtrain cp (over ssh, auto)", round, {
             let target = lab.fresh("file-target")?;
             copy(lab, &sshd, &source, &target, "auto", &mut peaks)
                 .and_then(|seconds| whole(&target, mib, seconds))
         });
+        if let Some(baseline) = &baseline {
+            let target = lab.fresh("file-target")?;
+            let copied = copy(baseline, &sshd, &source, &target, "auto", &mut baseline_peaks)
+                .and_then(|seconds| whole(&target, mib, seconds));
+            report.add(SUITE, "baseline: packtrain cp (over ssh, auto)", round, copied);
+        }
         report.add(SUITE, "packtrain perf native (memory)", round, {
             raw::packtrain(lab, &pair, "native", None, plan.seconds).map(|bps| bps / 1e9)
         });

@@ -16,15 +16,24 @@ pub(super) struct Lab {
     pub(super) dir: PathBuf,
     /// The product.
     pub(super) packtrain: PathBuf,
+    /// An earlier build of it to compare with, if one was given.
+    baseline: Option<PathBuf>,
 }
 
 impl Lab {
-    /// Uses `dir`, which is made, and the product built at `binary`.
-    pub(super) fn new(dir: &Path, binary: &Path) -> Result<Self> {
+    /// Uses `dir`, which is made, the product built at `binary` and perhaps an earlier build.
+    pub(super) fn new(dir: &Path, binary: &Path, baseline: Option<&Path>) -> Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        let packtrain = binary.canonicalize().with_context(|| format!("{}", binary.display()))?;
-        Ok(Self { dir, packtrain })
+        let find = |file: &Path| file.canonicalize().with_context(|| format!("{}", file.display()));
+        let baseline = baseline.map(find).transpose()?;
+        Ok(Self { dir, packtrain: find(binary)?, baseline })
+    }
+
+    /// The same lab with the baseline as the product, if there is one.
+    pub(super) fn of_baseline(&self) -> Option<Self> {
+        let packtrain = self.baseline.clone()?;
+        Some(Self { dir: self.dir.clone(), packtrain, baseline: None })
     }
 
     /// A fresh, empty folder in the lab.

@@ -28,6 +28,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     );
     let pair = &Pair::new()?;
     let seconds = plan.seconds;
+    let baseline = lab.of_baseline();
     let mut contestants: Vec<Contestant<'_>> = vec![
         (
             "packtrain native (encrypted)",
@@ -49,6 +50,12 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         ("iperf3 bbr (clear)", Box::new(|| iperf(pair, "bbr", seconds))),
         ("iperf3 cubic (clear)", Box::new(|| iperf(pair, "cubic", seconds))),
     ];
+    if let Some(baseline) = &baseline {
+        let native = Box::new(move || packtrain(baseline, pair, "native", None, seconds));
+        contestants.insert(1, ("baseline: packtrain native (encrypted)", native));
+        let tcp = Box::new(move || packtrain(baseline, pair, "tcp", None, seconds));
+        contestants.push(("baseline: packtrain tcp (TLS 1.3)", tcp));
+    }
     match lab.quinn() {
         Ok(program) => contestants
             .push(("quinn cubic (encrypted)", Box::new(move || quinn(&program, pair, seconds)))),

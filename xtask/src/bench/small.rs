@@ -33,7 +33,8 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let environment: Vec<(&str, &str)> =
         environment.iter().map(|(name, value)| (*name, value.as_ref())).collect();
     let sshd = Sshd::start(&lab.fresh("sshd")?, &environment)?;
-    let mut peaks = [0, 0];
+    let baseline = lab.of_baseline();
+    let (mut peaks, mut baseline_peaks) = ([0, 0], [0, 0]);
     for round in 0..plan.runs {
         let whole = |seconds: Result<f64>| -> Result<f64> {
             let seconds = seconds?;
@@ -46,14 +47,26 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         for (name, transport) in
             [("packtrain cp (auto)", "auto"), ("packtrain cp (ssh pipe only)", "pipe")]
         {
-            let target = lab.fresh("small-target")?;
-            let took = file::copy(lab, &sshd, &source, &target, transport, &mut peaks);
-            report.add(SUITE, name, round, whole(took));
+            if plan.wants(name) {
+                let target = lab.fresh("small-target")?;
+                let took = file::copy(lab, &sshd, &source, &target, transport, &mut peaks);
+                report.add(SUITE, name, round, whole(took));
+            }
+            if let Some(baseline) = baseline.as_ref().filter(|_| plan.wants(name)) {
+                let target = lab.fresh("small-target")?;
+                let took =
+                    file::copy(baseline, &sshd, &source, &target, transport, &mut baseline_peaks);
+                report.add(SUITE, &format!("baseline: {name}"), round, whole(took));
+            }
         }
-        lab.fresh("small-target")?;
-        report.add(SUITE, "rsync -a", round, whole(rsync(lab, &sshd, &source)));
-        lab.fresh("small-target")?;
-        report.add(SUITE, "tar into ssh tar", round, whole(tar(lab, &sshd, &source)));
+        if plan.wants("rsync -a") {
+            lab.fresh("small-target")?;
+            report.add(SUITE, "rsync -a", round, whole(rsync(lab, &sshd, &source)));
+        }
+        if plan.wants("tar into ssh tar") {
+            lab.fresh("small-target")?;
+            report.add(SUITE, "tar into ssh tar", round, whole(tar(lab, &sshd, &source)));
+        }
     }
     report.remark(
         SUITE,
