@@ -13,10 +13,9 @@ pub mod udt4;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use packtrain_io::disk::Filters;
 use packtrain_node::{authorized::AuthorizedKeys, location::Location, tickets::Ticket};
 use packtrain_object::{
-    ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Layout, Mtime, Record, RelPath,
+    ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, Layout, Mtime, Record, RelPath,
 };
 use packtrain_plan::streams::{predict, samples_from_csv};
 use packtrain_proto::{

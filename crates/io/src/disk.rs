@@ -1,11 +1,10 @@
 //! The disk: directories held open and confined by the kernel, files read and written at
-//! offsets, the journal's file, the walk over sources and its filters.
+//! offsets, the journal's file, the walk over sources.
 //!
 //! Nothing here trusts a path from a peer: every [`RelPath`](packtrain_object::RelPath) is
 //! resolved beneath a [`Root`], and neither `..` nor a symbolic link leads out of it.
 //! Names are bytes. All calls block, so they belong on reader, writer and walk threads.
 
-pub mod filter;
 pub mod journal;
 pub mod lock;
 pub mod read;
@@ -22,7 +21,6 @@ mod sync;
 mod temp;
 mod trouble;
 
-pub use filter::{FilterError, Filters};
 pub use journal::JournalFile;
 pub use lock::{Lock, LockError};
 pub use meta::Meta;

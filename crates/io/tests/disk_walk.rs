@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use packtrain_io::disk::{Filters, Root, Trouble, WalkFailure, WalkOptions, Walker, classify};
+use packtrain_io::disk::{Root, Trouble, WalkFailure, WalkOptions, Walker, classify};
 use packtrain_object::EntryKind;
 
 /// A tree in a new directory; a name that ends with a slash is a directory.

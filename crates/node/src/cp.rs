@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_io::tcp::tune::check_congestion;
+use packtrain_object::SourceName;
 use packtrain_proto::session::Host;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
@@ -129,8 +130,9 @@ pub(crate) fn claimed(
             _ => None,
         };
         let destination = match &spool {
-            Some(spool) => spool.destination(),
-            None => Destination { sources, ..destination(request)? },
+            // Its ticket says which session, and not what is in it.
+            Some(spool) => spool.destination(None),
+            None => Destination { sources, names: None, ..destination(request)? },
         };
         let (outcome, mut moved) = local(request, &watch, spec, destination)?;
         for share in &mut moved.shares {
@@ -367,10 +369,29 @@ fn paths(locations: &[Location]) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// What the request's sources are called at the destination: nothing else is taken from them.
+/// None if standard input is the source, which is this process.
+fn names(request: &CpRequest) -> Option<Vec<SourceName>> {
+    let mut names = Vec::with_capacity(request.sources.len());
+    for source in &request.sources {
+        match source {
+            Location::Stdio => return None,
+            Location::Http { url, .. } => names.push(stores::name_of(url)),
+            // The other end may take it for its home directory, or for a name.
+            place if place.path() == b"~" => {
+                names.extend([SourceName::Contents, SourceName::of(place.path())]);
+            }
+            place => names.push(SourceName::of(place.path())),
+        }
+    }
+    Some(names)
+}
+
 fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
     match &request.dest {
         Location::Local(path) => {
-            Ok(Destination { path: path.clone(), confined: None, sources: request.sources.len() })
+            let sources = request.sources.len();
+            Ok(Destination { path: path.clone(), confined: None, sources, names: names(request) })
         }
         _ => Err(usage("this destination cannot be written here")),
     }
@@ -459,7 +480,7 @@ fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError
     let to_stdout = matches!(request.dest, Location::Stdio);
     let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
     let destination = match &spool {
-        Some(spool) => spool.destination(),
+        Some(spool) => spool.destination(names(request)),
         None => destination(request)?,
     };
     let ended = stores::fetch(request, destination, watch, plan)?;
@@ -478,22 +499,24 @@ fn open(
     request: &CpRequest,
     role: Role,
     paths: Vec<Vec<u8>>,
+    sources: Option<Vec<SourceName>>,
     ask: &Ask,
 ) -> Result<Open, NodeError> {
     let mut options: Options = request.options.clone();
-    if role == Role::Sink {
-        // Only the walk needs the list.
-        options.files_from = None;
+    if role == Role::Sink && sources.is_none() {
+        // This end is the source: it knows the list, the other only that there is one.
+        options.files_from = options.files_from.map(|_| Vec::new());
     }
     let list: usize = options.files_from.iter().flatten().map(|name| name.len() + 5).sum();
     let rules: usize = options.filters.iter().map(|rule| rule.len() + 5).sum();
-    if list + rules + paths.iter().map(Vec::len).sum::<usize>() > LONGEST_LIST {
+    let names: usize = sources.iter().flatten().map(SourceName::len).sum();
+    if list + rules + names + paths.iter().map(Vec::len).sum::<usize>() > LONGEST_LIST {
         return Err(usage(
             "the list of names is too long to be sent to the source (900 KiB): split it, or run \
              the command at the source",
         ));
     }
-    Ok(Open { role, paths, options, channel: ask.encode() })
+    Ok(Open { role, paths, sources, options, channel: ask.encode() })
 }
 
 fn hints(request: &CpRequest, far: &Far) -> Hints {
@@ -510,7 +533,8 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
-    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &ask)?;
+    // This end sends them and answers for them: it may be more than a request holds.
+    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
     handshake::call(far.control(), open, &stop)?;
     let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     plan.via = via(request, &far, route);
@@ -536,14 +560,14 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let to_stdout = matches!(request.dest, Location::Stdio);
     let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
     let destination = match &spool {
-        Some(spool) => spool.destination(),
+        Some(spool) => spool.destination(names(request)),
         None => destination(request)?,
     };
     let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let ask = Ask { ticket: far.token(), ..ask(request) };
-    let open = open(request, Role::Source, paths(&request.sources), &ask)?;
+    let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
     handshake::call(far.control(), open, &stop)?;
     let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
     plan.via = via(request, &far, route);
@@ -567,10 +591,11 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeErro
     let to = Far::connect(request, &request.dest, None, watch)?;
     let stop = Stop::new(request.stop.clone());
     let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask(request) };
-    let sink_open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), &to_ask)?;
+    let place = paths(std::slice::from_ref(&request.dest));
+    let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
     handshake::call(to.control(), sink_open, &stop)?;
     let from_ask = Ask { peer: to.addresses(), ticket: from.token(), ..ask(request) };
-    let source_open = open(request, Role::Source, paths(&request.sources), &from_ask)?;
+    let source_open = open(request, Role::Source, paths(&request.sources), None, &from_ask)?;
     handshake::call(from.control(), source_open, &stop)?;
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();

@@ -133,6 +133,7 @@ pub(crate) fn serve(
                 path: open.paths.into_iter().next().unwrap_or_default(),
                 confined: allowed.root.clone(),
                 sources: ask.sources as usize,
+                names: open.sources,
             };
             let options = open.options;
             sink::run(SinkSetup { control, options, destination, observer, transports, stop })

@@ -341,6 +341,7 @@ fn measure(
     let open = Open {
         role: if request.reverse { Role::Source } else { Role::Sink },
         paths: Vec::new(),
+        sources: None,
         options: Options { rate_bps, ..Options::default() },
         channel: ask.encode(),
     };

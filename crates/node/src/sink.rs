@@ -172,7 +172,9 @@ impl<'a> Runner<'a> {
         };
         let now = clock::now();
         let relayed = setup.transports.is_relayed();
-        let sink = Sink::new(setup.options.clone(), &held, opened.id, now).map_err(refuse)?;
+        let requested = opened.requested.clone();
+        let sink =
+            Sink::new(setup.options.clone(), requested, &held, opened.id, now).map_err(refuse)?;
         let target = Arc::new(opened.target(&setup.options));
         let (answer, answers) = unbounded();
         let meters = Arc::<Meters>::default();

@@ -29,9 +29,10 @@ use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
 pub(crate) use collected::{Collected, collect};
+pub(crate) use packtrain_transfer::filters;
 pub(crate) use table::Table;
 use walk::Credit;
-pub(crate) use walk::{SourceSpec, filters};
+pub(crate) use walk::SourceSpec;
 
 /// What the threads tell.
 pub(crate) enum News {

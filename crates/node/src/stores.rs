@@ -26,6 +26,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 use packtrain_units::DataRate;
 use url::Url;
@@ -215,6 +216,13 @@ impl Observer for Quiet<'_> {
     fn keeps(&self) -> bool {
         true
     }
+}
+
+/// What the file of an address is called at the destination.
+pub(crate) fn name_of(url: &str) -> SourceName {
+    // An address that cannot be read is refused before anything is fetched.
+    let named = Url::parse(url).map(|url| list::web_name(&url)).unwrap_or_default();
+    SourceName::Named(named)
 }
 
 /// Whether a place is somebody else's server.

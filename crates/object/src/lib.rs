@@ -23,6 +23,7 @@
 //! ```
 
 pub mod digest;
+pub mod filter;
 pub mod journal;
 pub mod layout;
 pub mod manifest;
@@ -31,11 +32,13 @@ pub mod rangeset;
 mod chunk;
 mod entry;
 mod path;
+mod source_name;
 mod wire;
 
 pub use chunk::{BLOCK, CHUNK, ChunkIndex, EntryId, SPACE_END};
 pub use digest::{Digest, FileHasher};
 pub use entry::{Entry, EntryKind, Mtime};
+pub use filter::{FilterError, Filters};
 pub use journal::{ChunkState, FileKey, FileState, JournalError, JournalState, Record, Replay};
 pub use layout::{Layout, LayoutError, Piece};
 pub use manifest::{
@@ -43,3 +46,4 @@ pub use manifest::{
 };
 pub use path::{PathError, RelPath};
 pub use rangeset::RangeSet;
+pub use source_name::SourceName;

@@ -16,6 +16,7 @@ mod failure;
 mod fallback;
 pub mod limits;
 pub mod message;
+mod requested;
 mod sink;
 mod source;
 
@@ -28,5 +29,6 @@ pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary,
 };
+pub use requested::{Requested, filters};
 pub use sink::{Sink, SinkTotals};
 pub use source::{Source, SourceTotals};

@@ -8,7 +8,7 @@ mod codec;
 
 use std::ops::Range;
 
-use packtrain_object::{ChunkIndex, Digest, EntryId};
+use packtrain_object::{ChunkIndex, Digest, EntryId, SourceName};
 use packtrain_units::Offset;
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,9 @@ pub struct Open {
     /// For a source: the paths to read. For a sink: one path, the destination. Bytes, as the
     /// remote system spells them.
     pub paths: Vec<Vec<u8>>,
+    /// For a sink: the names of the sources, so that it takes nothing else from them. None if the
+    /// caller sends them itself and answers for what it sends.
+    pub sources: Option<Vec<SourceName>>,
     /// How to go about it; both ends get the same.
     pub options: Options,
     /// Opaque to the transfer: what the caller's node tells the called node.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use packtrain_object::{Digest, Entry, EntryId, EntryKind, Mtime, RelPath};
 use packtrain_transfer::message::encode;
 use packtrain_transfer::{
-    Message, Options, PieceDigest, Sink, SinkAction, Source, SourceAction, TargetState,
+    Message, Options, PieceDigest, Requested, Sink, SinkAction, Source, SourceAction, TargetState,
     TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Time};
@@ -123,7 +123,14 @@ fn a_hundred_thousand_small_files_cost_little() {
     let mut pair = Pair {
         now,
         source: Source::new(Options::default(), now),
-        sink: Sink::new(Options::default(), &[], [0; 16], now).expect("no journal"),
+        sink: Sink::new(
+            Options::default(),
+            Requested::anything(&Options::default()),
+            &[],
+            [0; 16],
+            now,
+        )
+        .expect("no journal"),
         walked: 0,
         to_sink: VecDeque::new(),
         to_source: VecDeque::new(),

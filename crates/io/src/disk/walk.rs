@@ -16,10 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_object::{Entry, EntryKind, RelPath};
+use packtrain_object::{Entry, EntryKind, Filters, RelPath};
 use rustix::io::Errno;
 
-use super::filter::Filters;
 use super::root::{DirItem, Root, not_moved};
 use super::stat::{Kind, Stat};
 use list::Listed;
@@ -33,7 +32,7 @@ pub struct WalkOptions {
     /// What is left out.
     pub filters: Filters,
     /// Only these names beneath the one source, with the directories on the way to them
-    /// (`--files-from`); see [`names`](super::filter::names).
+    /// (`--files-from`); see [`names`](packtrain_object::filter::names).
     pub files_from: Option<Vec<Vec<u8>>>,
 }
 

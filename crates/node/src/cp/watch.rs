@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::{clock, entropy};
+use packtrain_object::SourceName;
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -197,10 +198,11 @@ impl Spool {
         Ok(Self { dir })
     }
 
-    pub(super) fn destination(&self) -> Destination {
+    /// A file of which `names` is the source's, if that is known.
+    pub(super) fn destination(&self, names: Option<Vec<SourceName>>) -> Destination {
         use std::os::unix::ffi::OsStrExt;
         let path = self.dir.join("out").as_os_str().as_bytes().to_vec();
-        Destination { path, confined: None, sources: 1 }
+        Destination { path, confined: None, sources: 1, names }
     }
 
     /// Writes what was received to standard output.

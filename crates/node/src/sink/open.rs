@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use packtrain_io::disk::{self, Lock, LockError, Root, Trouble};
-use packtrain_object::{EntryKind, RelPath, manifest};
+use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
 use packtrain_transfer::message::{Message, Options};
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::{Failure, FailureKind, Requested};
 
 use super::target::{Target, kind_of};
 use crate::paths::show;
@@ -23,11 +23,25 @@ pub(crate) struct Destination {
     pub(crate) confined: Option<PathBuf>,
     /// How many sources the caller named.
     pub(crate) sources: usize,
+    /// What they are called; none if the caller is the source itself, or asked for all there is.
+    pub(crate) names: Option<Vec<SourceName>>,
+}
+
+impl Destination {
+    /// What may be written to it.
+    pub(super) fn requested(&self, options: &Options) -> Result<Requested, Failure> {
+        match &self.names {
+            Some(names) => Requested::of_sources(names, options),
+            None => Ok(Requested::anything(options)),
+        }
+    }
 }
 
 /// The destination, opened.
 pub(crate) struct Opened {
     pub(crate) root: Arc<Root>,
+    /// What may be written to it.
+    pub(super) requested: Requested,
     prefix: RelPath,
     rename: Option<RelPath>,
     /// Names this transfer among others into the same directory.
@@ -43,21 +57,20 @@ pub(crate) fn open(
     first: &Message,
     options: &Options,
 ) -> Result<Opened, Failure> {
-    let entry = match first {
-        Message::Manifest(bytes) => manifest::decode_segment(bytes)
-            .map_err(|e| Failure::new(FailureKind::Protocol, format!("the manifest: {e}")))?
-            .1
-            .into_iter()
-            .next(),
-        _ => None,
-    };
+    let mut requested = destination.requested(options)?;
+    let entry = first_entry(first, &requested)?;
+    // A list of files names entries of a directory, even if it is one file alone.
     let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
-        && destination.sources == 1;
+        && destination.sources == 1
+        && options.files_from.is_none();
     let dry = options.dry_run || options.verify;
     let (root, prefix, rename) = match &destination.confined {
         Some(below) => confined(below, &destination.path, is_file, dry)?,
         None => free(&destination.path, is_file, dry)?,
     };
+    if let (Some(entry), Some(_)) = (&entry, &rename) {
+        requested = requested.only(entry);
+    }
     let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
     let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
     // The place is part of it: two transfers that reach one file by different ways do not share
@@ -85,7 +98,17 @@ pub(crate) fn open(
         RelPath::new(path).map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))
     };
     let (journal, lock_file) = (name("journal")?, name("lock")?);
-    Ok(Opened { root: Arc::new(root), prefix, rename, id, journal, lock_file, dry })
+    let root = Arc::new(root);
+    Ok(Opened { root, requested, prefix, rename, id, journal, lock_file, dry })
+}
+
+/// The first entry of a manifest. No directory is made for entries that were not requested.
+fn first_entry(first: &Message, requested: &Requested) -> Result<Option<Entry>, Failure> {
+    let Message::Manifest(bytes) = first else { return Ok(None) };
+    let (_, entries) = manifest::decode_segment(bytes)
+        .map_err(|e| Failure::new(FailureKind::Protocol, format!("the manifest: {e}")))?;
+    entries.iter().try_for_each(|entry| requested.check(entry))?;
+    Ok(entries.into_iter().next())
 }
 
 /// The mark of a transfer's temporaries.

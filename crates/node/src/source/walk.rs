@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use packtrain_io::clock;
 use packtrain_io::disk::walk::{WalkFailure, WalkItem};
-use packtrain_io::disk::{self, Filters, Root, Trouble, WalkOptions, Walker};
+use packtrain_io::disk::{self, Root, Trouble, WalkOptions, Walker};
 use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
 use packtrain_transfer::message::Options;
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::{Failure, FailureKind, filters};
 
 use super::{News, Table};
 use crate::control::spawn;
@@ -140,17 +140,6 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     Ok(WalkOptions { recursive, filters, files_from })
 }
 
-/// The filter rules of a transfer.
-pub(crate) fn filters(options: &Options) -> Result<Filters, Failure> {
-    let mut filters = Filters::new();
-    for rule in &options.filters {
-        filters
-            .rule(rule.as_bytes())
-            .map_err(|e| Failure::new(FailureKind::Usage, format!("filter `{rule}`: {e}")))?;
-    }
-    Ok(filters)
-}
-
 /// A walker, what each of its steps takes measured.
 fn measured(
     mut walker: Walker,
@@ -174,7 +163,9 @@ fn walk(
         match item {
             // Our own traces in a source are nobody's data; at a target of the same name they would
             // be taken for that target's.
-            Ok(item) if is_trace(item.entry.path.file_name()) => {}
+            Ok(item)
+                if item.entry.kind != EntryKind::Directory
+                    && is_trace(item.entry.path.file_name()) => {}
             Ok(item) => {
                 any = true;
                 table.push(item.root, item.source, &item.entry);

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use packtrain_io::clock;
-use packtrain_io::disk::Filters;
-use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
+use packtrain_object::{Entry, EntryKind, Filters, Mtime, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::ByteCount;
@@ -49,9 +48,11 @@ pub(super) async fn find(
     options: &Options,
 ) -> Result<Found, Trouble> {
     let mut found = Found::default();
+    let filters = crate::source::filters(options).map_err(Trouble::Never)?;
     match asked {
         Asked::Web(urls) => {
-            for url in urls {
+            // As with any source, one that a filter excludes is left out.
+            for url in urls.iter().filter(|url| !filters.excludes(&web_name(url), false)) {
                 match probe(client, url).await {
                     Ok(object) => found.add_file(web_name(url), object),
                     Err(Trouble::Never(f)) if urls.len() > 1 && one_only(&f) => {
@@ -62,13 +63,12 @@ pub(super) async fn find(
             }
         }
         Asked::Keys(bucket, keys) => {
-            let filters = crate::source::filters(options).map_err(Trouble::Never)?;
             let mut made = BTreeSet::new();
             for key in keys {
                 if options.recursive {
                     found.add_below(client, bucket, key, &filters, &mut made).await?;
                 } else {
-                    found.add_key(client, bucket, key).await?;
+                    found.add_key(client, bucket, key, &filters).await?;
                 }
             }
         }
@@ -94,7 +94,7 @@ fn now() -> Mtime {
 }
 
 /// The last part of an address as a file's name.
-fn web_name(url: &Url) -> Vec<u8> {
+pub(super) fn web_name(url: &Url) -> Vec<u8> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
     let fit = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
@@ -138,17 +138,22 @@ impl Found {
         client: &Client,
         bucket: &Arc<Bucket>,
         key: &str,
+        filters: &Filters,
     ) -> Result<(), Trouble> {
         if key.is_empty() || key.ends_with('/') {
             let text = format!("{}: names no object: use -r for all below it", bucket.show(key));
             return Err(Trouble::never(FailureKind::Usage, text));
+        }
+        let own = key.rsplit('/').next().unwrap_or_default().as_bytes().to_vec();
+        if filters.excludes(&own, false) {
+            return Ok(());
         }
         let head = bucket.head(client, key).await?;
         let place = Place::Bucket(Arc::clone(bucket), key.to_owned());
         let (size, version) = (Some(ByteCount(head.size)), head.version);
         let (name, sum) = (bucket.show(key), head.sum);
         let object = Remote { name, size, version, ranges: true, place, sum };
-        self.add_file(key.rsplit('/').next().unwrap_or_default().as_bytes().to_vec(), object);
+        self.add_file(own, object);
         Ok(())
     }
 
@@ -169,7 +174,7 @@ impl Found {
         if all.is_empty() && !prefix.is_empty() {
             // It may be an object and not a directory.
             return match inside {
-                false => self.add_key(client, bucket, key).await,
+                false => self.add_key(client, bucket, key, filters).await,
                 true => {
                     let text = format!("{}: there is nothing below it", bucket.show(key));
                     Err(Trouble::never(FailureKind::SourceMissing, text))

@@ -1,4 +1,4 @@
-use packtrain_object::{ChunkIndex, Digest, EntryId};
+use packtrain_object::{ChunkIndex, Digest, EntryId, SourceName};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,6 +15,7 @@ fn every_kind() -> Vec<Message> {
         Message::Open(Open {
             role: Role::Sink,
             paths: vec![b"/tmp/\xff".to_vec()],
+            sources: Some(vec![SourceName::Contents, SourceName::Named(b"a".to_vec())]),
             options: Options { files_from: Some(vec![b"a".to_vec()]), ..Options::default() },
             channel: vec![1, 2, 3],
         }),

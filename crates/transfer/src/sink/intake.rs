@@ -100,13 +100,19 @@ impl Intake {
 
 impl Sink {
     pub(super) fn take_manifest(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let (first, entries) =
+        let (first, mut entries) =
             decode_segment(bytes).map_err(|error| protocol(&error.to_string()))?;
         if self.intake.ended || first.0 != self.intake.count || entries.is_empty() {
             return Err(protocol("a manifest segment out of order"));
         }
         if self.entries.len() + entries.len() > MAX_HELD {
             return Err(protocol("more entries than were wanted"));
+        }
+        // All of them, before anything is done about any.
+        for entry in &mut entries {
+            self.requested.check(entry)?;
+            self.announced.add(entry)?;
+            self.requested.strip(entry);
         }
         let paths: u64 = entries.iter().map(path_bytes).sum();
         if self.entries.paths() + paths > MAX_HELD_PATHS {

@@ -1,11 +1,13 @@
 //! The end that receives and writes.
 //!
-//! Its parts, in the order in which an entry meets them: [`intake`] takes segments, [`examine`]
+//! Its parts, in the order in which an entry meets them: [`intake`] takes segments of what was
+//! requested ([`Requested`]) and hangs together ([`announced`]), [`examine`]
 //! decides what an entry needs, [`roots`] compares digests of whole files, [`resume`] finds again
 //! what an earlier run left, [`plan`] asks for ranges, [`verify`] compares digests of pieces,
 //! [`durable`] syncs, renames and journals, [`finish`] deletes, settles and says goodbye. [`fail`]
 //! takes entries out of all of them. Each part has its own state; this file routes between them.
 
+mod announced;
 mod durable;
 mod entries;
 mod examine;
@@ -27,6 +29,8 @@ use packtrain_units::{ByteCount, Time};
 use crate::action::{PieceHash, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind, protocol};
 use crate::message::{Message, Options};
+use crate::requested::Requested;
+use announced::Announced;
 use durable::Durability;
 use entries::{Entries, Stage};
 use finish::{Directories, Phase};
@@ -42,6 +46,8 @@ use verify::Chunks;
 #[derive(Debug)]
 pub struct Sink {
     options: Options,
+    requested: Requested,
+    announced: Announced,
     layout: Layout,
     entries: Entries,
     intake: Intake,
@@ -83,12 +89,14 @@ pub struct SinkTotals {
 }
 
 impl Sink {
-    /// A sink for one transfer. `journal` is what the journal's file holds, or nothing.
+    /// A sink for one transfer that takes what was `requested` and nothing else. `journal` is what
+    /// the journal's file holds, or nothing.
     ///
     /// # Errors
     /// If that file is not a journal of ours.
     pub fn new(
         options: Options,
+        requested: Requested,
         journal: &[u8],
         transfer_id: [u8; 16],
         now: Time,
@@ -97,6 +105,8 @@ impl Sink {
         let journal = Journal::open(&options, journal, transfer_id, &mut out)?;
         Ok(Self {
             options,
+            requested,
+            announced: Announced::default(),
             layout: Layout::new(),
             entries: Entries::default(),
             intake: Intake::default(),

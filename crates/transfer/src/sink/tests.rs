@@ -27,8 +27,12 @@ fn entries(sizes: &[u64]) -> Vec<Entry> {
     sizes.iter().enumerate().map(entry).collect()
 }
 
+fn anything() -> Requested {
+    Requested::anything(&Options::default())
+}
+
 fn sink() -> Sink {
-    Sink::new(Options::default(), &[], [1; 16], now()).unwrap()
+    Sink::new(Options::default(), anything(), &[], [1; 16], now()).unwrap()
 }
 
 /// A sink that was sent these files and found nothing of them.
@@ -214,7 +218,8 @@ fn a_lost_goodbye_changes_nothing() {
 
 #[test]
 fn garbage_instead_of_a_journal_is_refused() {
-    let refused = Sink::new(Options::default(), b"my thesis, chapter one", [0; 16], now());
+    let refused =
+        Sink::new(Options::default(), anything(), b"my thesis, chapter one", [0; 16], now());
     assert!(refused.unwrap_err().text.contains("--no-resume"));
 }
 

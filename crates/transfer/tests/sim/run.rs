@@ -7,7 +7,7 @@ use packtrain_object::{CHUNK, ChunkIndex, Entry, EntryId, EntryKind, Piece, Rang
 use packtrain_transfer::message::encode;
 use packtrain_transfer::{
     ChunkPlan, Decoder, Failure, FailureKind, FileReport, Message, Options, Outcome, PieceDigest,
-    PieceHash, Sink, SinkAction, Source, SourceAction, TransportEvent, TransportId,
+    PieceHash, Requested, Sink, SinkAction, Source, SourceAction, TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Offset, Rng, Time};
 
@@ -111,7 +111,9 @@ impl<'a> Run<'a> {
         let now = Time::from_nanos(1 + rng.below(1 << 40));
         let pace = [3_000, 300_000][rng.below(2) as usize];
         let source = Source::new(options.clone(), now);
-        let sink = Sink::new(options.clone(), &disk.journal, [7; 16], now).expect("our journal");
+        let sink =
+            Sink::new(options.clone(), Requested::anything(options), &disk.journal, [7; 16], now)
+                .expect("our journal");
         let mut run = Self {
             rng,
             now,

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use packtrain_object::SourceName;
+
 use super::super::root::Root;
 use super::super::stat::{Kind, Stat};
 use super::Place;
@@ -146,13 +148,14 @@ impl Sources {
 /// The directory to hold open and the name in it; no name when the source stands for what is in
 /// the directory.
 fn split_argument(path: &[u8], as_contents: bool) -> (Vec<u8>, Vec<u8>) {
-    let last = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-    if as_contents || matches!(last, b"" | b"." | b"..") {
-        return (path.to_vec(), Vec::new());
+    match SourceName::of(path) {
+        SourceName::Named(name) if !as_contents => {
+            let dir = &path[..path.len() - name.len()];
+            let dir = if dir.is_empty() { b"." } else { dir };
+            (dir.to_vec(), name)
+        }
+        _ => (path.to_vec(), Vec::new()),
     }
-    let dir = &path[..path.len() - last.len()];
-    let dir = if dir.is_empty() { b"." } else { dir };
-    (dir.to_vec(), last.to_vec())
 }
 
 #[cfg(test)]

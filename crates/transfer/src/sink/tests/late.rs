@@ -143,7 +143,11 @@ fn pieces_are_expected_again_in_their_order_whatever_the_peers() {
 fn a_flood_of_long_paths_is_refused() {
     let mut sink = sink();
     let long = format!("{}/", "d".repeat(250)).repeat(15);
-    let (mut first, mut paths) = (0, 0);
+    let slashes = long.bytes().enumerate().filter(|(_, b)| *b == b'/').map(|(at, _)| at);
+    let above: Vec<_> = slashes.map(|at| entry(&long[..at], EntryKind::Directory)).collect();
+    let mut first = above.len() as u32;
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &above))).unwrap();
+    let mut paths = sink.entries.paths();
     for _ in 0..1000 {
         let path = |n: u32| entry(&format!("{long}{n:08}"), EntryKind::File { size: 1 });
         let all: Vec<_> = (first..first + 1000).map(path).collect();

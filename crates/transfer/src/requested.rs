@@ -1,0 +1,191 @@
+//! What a receiving end asked for. It takes nothing else, whatever the source sends.
+//!
+//! A source decides what it sends. Without this check a hostile source could write any name below
+//! the destination (CVE-2019-6111 of scp and CVE-2022-29154 of rsync are this). The sink compares
+//! each entry of the manifest with the request before it makes or examines anything, and an entry
+//! that was not requested ends the transfer.
+
+use std::collections::HashSet;
+
+use packtrain_object::{Entry, EntryKind, Filters, SourceName};
+
+use crate::failure::{Failure, FailureKind};
+use crate::message::Options;
+
+/// The permission bits that an entry keeps if its mode is not to be preserved: no set-user-ID,
+/// set-group-ID or sticky bit. They only ever narrow what the umask leaves.
+const PLAIN_MODE: u32 = 0o777;
+
+/// What a sink takes from a source: names, kinds and attributes.
+#[derive(Clone, Debug)]
+pub struct Requested {
+    names: Names,
+    recursive: bool,
+    filters: Filters,
+    listed: Option<Listed>,
+    preserve_mode: bool,
+    preserve_owner: bool,
+}
+
+/// Which names entries may begin with.
+#[derive(Clone, Debug)]
+enum Names {
+    /// Any: whoever made the request is the source, or the request is for all that there is.
+    Any,
+    /// Those of the sources that were named.
+    Sources {
+        /// Names of sources that arrive under their own name.
+        named: HashSet<Vec<u8>>,
+        /// Whether the contents of a source were requested, whose names nobody knows.
+        contents: bool,
+    },
+}
+
+/// The paths of `--files-from`.
+#[derive(Clone, Debug, Default)]
+struct Listed {
+    paths: HashSet<Vec<u8>>,
+    /// Directories above them.
+    parents: HashSet<Vec<u8>>,
+}
+
+impl Requested {
+    /// The request for these sources.
+    ///
+    /// # Errors
+    /// A filter rule that cannot be used.
+    pub fn of_sources(sources: &[SourceName], options: &Options) -> Result<Self, Failure> {
+        let mut named = HashSet::with_capacity(sources.len());
+        // A list names paths below its one source, whose own name does not arrive.
+        let mut contents = options.files_from.is_some();
+        for source in sources {
+            match source {
+                // Without -r a directory is not copied, so its contents are not requested.
+                SourceName::Contents => contents |= options.recursive,
+                SourceName::Named(name) => {
+                    named.insert(name.clone());
+                }
+            }
+        }
+        Ok(Self {
+            names: Names::Sources { named, contents },
+            recursive: options.recursive,
+            filters: filters(options)?,
+            listed: options.files_from.as_deref().map(Listed::new),
+            preserve_mode: options.preserve_mode,
+            preserve_owner: options.preserve_owner,
+        })
+    }
+
+    /// A request that names no sources: the end that made it sends them itself (an upload), or it
+    /// asked for whatever there is (a session that depots keep). What is below what, and which
+    /// attributes are kept, is checked all the same.
+    pub fn anything(options: &Options) -> Self {
+        Self {
+            names: Names::Any,
+            recursive: true,
+            filters: Filters::new(),
+            listed: None,
+            preserve_mode: options.preserve_mode,
+            preserve_owner: options.preserve_owner,
+        }
+    }
+
+    /// The same request, but for one entry alone: the destination is the new name of a file.
+    #[must_use]
+    pub fn only(self, entry: &Entry) -> Self {
+        let named = HashSet::from([entry.path.as_bytes().to_vec()]);
+        Self { names: Names::Sources { named, contents: false }, recursive: false, ..self }
+    }
+
+    /// Whether this entry was requested.
+    ///
+    /// # Errors
+    /// A protocol failure that names the entry.
+    pub fn check(&self, entry: &Entry) -> Result<(), Failure> {
+        self.find_objection(entry).map_or(Ok(()), |why| Err(unrequested(entry, why)))
+    }
+
+    fn find_objection(&self, entry: &Entry) -> Option<&'static str> {
+        let path = entry.path.as_bytes();
+        let is_directory = entry.kind == EntryKind::Directory;
+        let top_len = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
+        if let Names::Sources { named, contents } = &self.names
+            && !contents
+            && !named.contains(&path[..top_len])
+        {
+            return Some("no source has this name");
+        }
+        if let Some(listed) = &self.listed {
+            if !listed.has(path, is_directory, self.recursive) {
+                return Some("it is not in the list of --files-from");
+            }
+        } else if !self.recursive && (is_directory || top_len < path.len()) {
+            return Some("directories were not requested");
+        }
+        // Every directory above it passed the filters before: an entry below one that did not is
+        // refused, since its directory was never announced.
+        self.filters.excludes(path, is_directory).then_some("a filter excludes it")
+    }
+
+    /// Drops the attributes that were not requested.
+    pub(crate) fn strip(&self, entry: &mut Entry) {
+        if !self.preserve_mode {
+            entry.mode &= PLAIN_MODE;
+        }
+        if !self.preserve_owner {
+            (entry.uid, entry.gid) = (0, 0);
+        }
+    }
+}
+
+impl Listed {
+    fn new(list: &[Vec<u8>]) -> Self {
+        let mut listed = Self::default();
+        for name in list {
+            let parts = name.split(|&b| b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+            let path = parts.collect::<Vec<_>>().join(&b'/');
+            for (slash, _) in path.iter().enumerate().filter(|(_, b)| **b == b'/') {
+                if !listed.parents.contains(&path[..slash]) {
+                    listed.parents.insert(path[..slash].to_vec());
+                }
+            }
+            listed.paths.insert(path);
+        }
+        listed
+    }
+
+    fn has(&self, path: &[u8], is_directory: bool, recursive: bool) -> bool {
+        let has_above = || {
+            let above = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+            std::iter::once(0).chain(above).any(|at| self.paths.contains(&path[..at]))
+        };
+        self.paths.contains(path)
+            || is_directory && self.parents.contains(path)
+            || recursive && has_above()
+    }
+}
+
+/// The filter rules of a transfer.
+///
+/// # Errors
+/// A rule that cannot be used.
+pub fn filters(options: &Options) -> Result<Filters, Failure> {
+    let mut filters = Filters::new();
+    for rule in &options.filters {
+        filters
+            .rule(rule.as_bytes())
+            .map_err(|e| Failure::new(FailureKind::Usage, format!("filter `{rule}`: {e}")))?;
+    }
+    Ok(filters)
+}
+
+/// The failure of a source that sent this entry, which was not requested.
+pub(crate) fn unrequested(entry: &Entry, why: &str) -> Failure {
+    let text = format!("the other end sent what was not asked for: `{}`: {why}", entry.path);
+    Failure::new(FailureKind::Protocol, text)
+}
+
+#[cfg(test)]
+#[path = "requested_tests.rs"]
+mod tests;

@@ -1,0 +1,55 @@
+//! Where entries of a manifest may lie: below directories that the same manifest announced, and
+//! never through a symbolic link that it sent.
+
+use std::collections::HashSet;
+
+use packtrain_object::{Entry, EntryKind};
+
+use crate::failure::Failure;
+use crate::requested::unrequested;
+
+/// Bytes of a path's digest that are kept: a collision takes 2^64 tries.
+const KEY: usize = 16;
+
+/// The directories and symbolic links that were announced, by digests of their paths.
+#[derive(Debug, Default)]
+pub(super) struct Announced {
+    directories: HashSet<[u8; KEY]>,
+    links: HashSet<[u8; KEY]>,
+    /// A directory that was announced: entries come directory by directory.
+    parent: Vec<u8>,
+}
+
+impl Announced {
+    /// Takes notice of an entry.
+    ///
+    /// # Errors
+    /// A protocol failure for one that does not lie in an announced directory, or is a directory
+    /// where a link was announced or the other way round.
+    pub(super) fn add(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let path = entry.path.as_bytes();
+        let parent = path.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &path[..at]);
+        if !parent.is_empty() && parent != self.parent {
+            if !self.directories.contains(&key(parent)) {
+                return Err(unrequested(entry, "it lies below what is no directory of this copy"));
+            }
+            parent.clone_into(&mut self.parent);
+        }
+        let (same, other) = match entry.kind {
+            EntryKind::Directory => (&mut self.directories, &self.links),
+            EntryKind::Symlink { .. } => (&mut self.links, &self.directories),
+            EntryKind::File { .. } | EntryKind::Stream => return Ok(()),
+        };
+        let key = key(path);
+        if other.contains(&key) {
+            return Err(unrequested(entry, "it is both a directory and a symbolic link"));
+        }
+        same.insert(key);
+        Ok(())
+    }
+}
+
+fn key(path: &[u8]) -> [u8; KEY] {
+    let digest = packtrain_object::digest::root_of(path);
+    std::array::from_fn(|at| digest.0[at])
+}
