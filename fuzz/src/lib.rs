@@ -241,6 +241,7 @@ fn control_seeds() -> Vec<Vec<u8>> {
         Message::Open(packtrain_transfer::message::Open {
             role: packtrain_transfer::Role::Sink,
             paths: vec![b"/x".to_vec()],
+            sources: None,
             options: Options::default(),
             channel: vec![1, 2, 3],
         }),
