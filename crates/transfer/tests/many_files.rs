@@ -20,6 +20,13 @@ fn file(n: u32) -> Entry {
     Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0 }
 }
 
+/// The file, after the directory that it is the first in.
+fn entries(n: u32) -> impl Iterator<Item = Entry> {
+    let path = RelPath::new(format!("d{:03}", n / 1000).into_bytes()).expect("a path");
+    let directory = Entry { path, kind: EntryKind::Directory, mode: 0o755, ..file(n) };
+    n.is_multiple_of(1000).then_some(directory).into_iter().chain([file(n)])
+}
+
 struct Pair {
     now: Time,
     source: Source,
@@ -43,10 +50,10 @@ impl Pair {
     }
 
     fn walk(&mut self) {
-        let credit = self.source.walk_credit().min(1000) as u32;
+        let credit = self.source.walk_credit().min(1001).saturating_sub(1) as u32;
         let end = (self.walked + credit).min(FILES);
         if self.walked < end {
-            self.source.on_entries(self.now, (self.walked..end).map(file).collect());
+            self.source.on_entries(self.now, (self.walked..end).flat_map(entries).collect());
             self.walked = end;
             if end == FILES {
                 self.source.on_walk_end(self.now, Vec::new());
@@ -93,6 +100,7 @@ impl Pair {
                     let nothing = TargetState { target: None, temporary: None };
                     self.sink.on_examined(self.now, first, vec![nothing; entries.len()]);
                 }
+                SinkAction::MakeDirectory(id, _) => self.sink.on_made(id, Ok(())),
                 SinkAction::Expect(plan) => {
                     let hash =
                         |(p, _): &(packtrain_object::Piece, Entry)| (p.entry, Digest([1; 32]));
