@@ -4,9 +4,10 @@
 //! share the connection in order; payload waits for room so that it never buries control.
 
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -55,6 +56,7 @@ pub(crate) struct Control {
 impl Drop for Control {
     fn drop(&mut self) {
         // What is queued still leaves; nobody listens any more.
+        self.tx.waiting.unheard.store(true, Ordering::Relaxed);
         self.tx.close();
         if let Some(reader) = &self.reader {
             reader.abort();
@@ -77,13 +79,24 @@ pub(crate) struct ControlSender {
 
 /// Answers that may wait for a peer that does not read them.
 const MOST_ANSWERS: u64 = 8 << 20;
-/// Messages that may wait to be looked at; then the connection is not read.
+/// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
+/// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
+const MAX_QUEUED: u64 = 128 << 20;
+/// Bytes of messages that are passed on to an end which has not read the ones before.
+const MAX_PASSED_ON: u64 = 8 << 20;
+/// Messages that may wait to be looked at, and bytes of their frames; then the connection is not read.
+/// Decoded, a message takes up to 20 times the bytes of its frame.
 const MOST_WAITING: usize = 256;
+const MAX_WAITING_BYTES: usize = 4 << 20;
+/// How often it is looked whether they were taken.
+const ROOM_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 
 #[derive(Default)]
 struct Waiting {
     /// Bytes of frames queued and not written.
     frames: AtomicU64,
+    /// Nobody takes what comes in any more.
+    unheard: AtomicBool,
     state: Mutex<(u64, bool)>,
     changed: Condvar,
 }
@@ -114,10 +127,29 @@ impl Waiting {
 impl ControlSender {
     /// Queues a message; after the connection's end it goes nowhere.
     pub(crate) fn send(&self, message: &Message) {
+        if self.is_overfull() {
+            // Whoever drives this end ends it, see [`Self::is_overfull`].
+            return;
+        }
         let mut frame = Vec::new();
         message::encode(message, &mut frame);
         self.waiting.frames.fetch_add(frame.len() as u64, Ordering::Relaxed);
         let _ = self.queue.send(Outgoing::Frame(frame));
+    }
+
+    /// Whether the peer reads so little that nothing more is queued: it is given up.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.waiting.frames.load(Ordering::Relaxed) > MAX_QUEUED
+    }
+
+    /// Whether nobody takes what comes in any more.
+    fn is_unheard(&self) -> bool {
+        self.waiting.unheard.load(Ordering::Relaxed)
+    }
+
+    /// Whether messages of another end may be passed on now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.frames.load(Ordering::Relaxed) < MAX_PASSED_ON
     }
 
     /// Queues payload, waiting while too much waits already. False once the connection is over.
@@ -300,6 +332,9 @@ impl Drop for WriteHalf {
 struct Inbound {
     decoder: message::Decoder,
     queue: Sender<Incoming>,
+    /// Bytes of the frames of the messages that wait in the queue, oldest first.
+    waiting: VecDeque<usize>,
+    waiting_bytes: usize,
     payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
     taken: u64,
     tx: ControlSender,
@@ -310,7 +345,9 @@ impl Inbound {
         self.decoder.feed(bytes);
         let before = self.taken;
         loop {
+            let pending = self.decoder.pending();
             let next = self.decoder.next();
+            let size = pending - self.decoder.pending();
             let next = next.map_err(|e| Failure::new(FailureKind::Protocol, e.to_string()))?;
             match next {
                 None => break,
@@ -329,7 +366,7 @@ impl Inbound {
                     self.taken += bytes.len() as u64;
                 }
                 Some(message) => {
-                    if self.queue.send(Incoming::Message(message)).is_err() {
+                    if !self.wait_for_room(size) || !self.enqueue(message, size) {
                         return Err(Failure::new(FailureKind::Temporary, "nobody listens"));
                     }
                 }
@@ -339,6 +376,28 @@ impl Inbound {
             self.tx.send(&Message::DataTaken(self.taken));
         }
         Ok(())
+    }
+
+    fn enqueue(&mut self, message: Message, size: usize) -> bool {
+        self.waiting.push_back(size);
+        self.waiting_bytes += size;
+        self.queue.send(Incoming::Message(message)).is_ok()
+    }
+
+    /// Waits until so many bytes more may wait; false once nobody takes any.
+    fn wait_for_room(&mut self, size: usize) -> bool {
+        loop {
+            while self.waiting.len() > self.queue.len() {
+                self.waiting_bytes -= self.waiting.pop_front().unwrap_or_default();
+            }
+            if self.waiting.is_empty() || self.waiting_bytes + size <= MAX_WAITING_BYTES {
+                return true;
+            }
+            if self.tx.is_unheard() {
+                return false;
+            }
+            std::thread::sleep(ROOM_LOOK);
+        }
     }
 
     fn end(&mut self, why: &str) {
@@ -359,6 +418,8 @@ fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
     let inbound = Inbound {
         decoder: message::Decoder::new(),
         queue: events,
+        waiting: VecDeque::new(),
+        waiting_bytes: 0,
         payload: Arc::clone(&payload),
         taken: 0,
         tx: tx.clone(),
@@ -423,6 +484,33 @@ mod tests {
         }
         drop(control);
         drop(writer);
+    }
+
+    #[test]
+    fn what_waits_to_be_looked_at_is_bounded_in_bytes() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
+        let writer = std::thread::spawn(move || {
+            let mut frame = Vec::new();
+            message::encode(&Message::Manifest(vec![0; 1 << 19]), &mut frame);
+            (0..MOST_WAITING).take_while(|_| far.write_all(&frame).is_ok()).count()
+        });
+        // It is read until so much waits, and then not.
+        let frames = MAX_WAITING_BYTES >> 19;
+        let mut waited = 0;
+        while control.rx.len() + 1 < frames && waited < 60_000 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            waited += 1;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(control.rx.len() <= frames, "{} messages wait", control.rx.len());
+        // Taking them lets more in, and an end that nobody takes from any more ends its reader.
+        for _ in 0..2 * frames {
+            let limit = std::time::Duration::from_secs(60);
+            assert!(matches!(control.rx.recv_timeout(limit), Ok(Incoming::Message(_))));
+        }
+        drop(control);
+        assert!(writer.join().unwrap() < MOST_WAITING);
     }
 
     #[test]

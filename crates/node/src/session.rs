@@ -79,6 +79,8 @@ pub(crate) struct Pulse {
     /// When it was asked, first and last, since something was heard.
     asked: Option<(Time, Time)>,
     over: bool,
+    /// Questions that the other end has not answered.
+    open: u32,
     ask_after: Duration,
     silent_after: Duration,
 }
@@ -87,7 +89,7 @@ impl Pulse {
     /// A pulse that was felt now, over depots or not.
     pub(crate) fn new(now: Time, relayed: bool) -> Self {
         let (ask_after, silent_after) = if relayed { RELAYED } else { (ASK_AFTER, SILENT_AFTER) };
-        Self { heard: now, asked: None, over: false, ask_after, silent_after }
+        Self { heard: now, asked: None, over: false, open: 0, ask_after, silent_after }
     }
 
     /// Something came.
@@ -95,11 +97,24 @@ impl Pulse {
         (self.heard, self.asked) = (now, None);
     }
 
+    /// Whether an answer of the other end is to one of our questions.
+    pub(crate) fn was_asked(&mut self) -> bool {
+        let was = self.open > 0;
+        self.open = self.open.saturating_sub(1);
+        was
+    }
+
     /// Asks after some silence; the failure to end with, once, after too much. Silence counts once
     /// it was asked: while this end itself was busy elsewhere, nothing could be heard.
     pub(crate) fn check(&mut self, now: Time, tx: &ControlSender) -> Option<Failure> {
+        if tx.is_overfull() && !self.over {
+            self.over = true;
+            let text = "the other end sends and does not read";
+            return Some(Failure::new(FailureKind::Protocol, text));
+        }
         let (ask, failure) = self.look(now);
         if ask {
+            self.open = self.open.saturating_add(1);
             tx.send(&Message::Ping(now.as_nanos()));
         }
         failure

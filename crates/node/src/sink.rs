@@ -8,7 +8,6 @@ mod files;
 mod open;
 mod target;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
@@ -16,7 +15,7 @@ use packtrain_io::clock;
 use packtrain_io::disk::JournalFile;
 use packtrain_object::{EntryKind, RelPath};
 use packtrain_transfer::message::{Message, Options, Resume};
-use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction};
+use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction, unexpected};
 use packtrain_units::{Duration, Time};
 
 use crate::assembly::{self, Assembly, WriteEvent};
@@ -65,7 +64,6 @@ pub(crate) struct SinkSetup<'a> {
 /// Runs a sink to its end.
 pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
-    let mut early = VecDeque::new();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {
@@ -79,7 +77,17 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
                 return none(ended(failure));
             }
-            First::Message(message) => early.push_back(message),
+            First::Message(Message::Bye) => {
+                let text = "the sending end left before it began";
+                return none(ended(Failure::new(FailureKind::Temporary, text)));
+            }
+            // Anything else would have to be kept until there is a place for it: a peer that sends
+            // it could fill the memory.
+            First::Message(other) => {
+                let failure = unexpected(&other);
+                setup.control.tx.send(&Message::Cancel(failure.clone()));
+                return none(ended(failure));
+            }
             First::Over(failure) => {
                 setup.control.tx.send(&Message::Cancel(failure.clone()));
                 return none(ended(failure));
@@ -100,9 +108,8 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             return none(ended(failure));
         }
     };
-    early.push_front(first);
     let outcome = match Runner::new(setup, &opened) {
-        Ok(runner) => runner.run(early),
+        Ok(runner) => runner.run(first),
         Err(failure) => none(ended(failure)),
     };
     drop(lock);
@@ -209,11 +216,9 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn run(mut self, early: VecDeque<Message>) -> (Outcome, Moved) {
+    fn run(mut self, first: Message) -> (Outcome, Moved) {
         self.setup.transports.start(&self.assembly);
-        for message in early {
-            self.message(message);
-        }
+        self.message(first);
         self.act();
         while self.outcome.is_none() {
             let wait = self.next_timeout().to_std();
@@ -291,13 +296,7 @@ impl<'a> Runner<'a> {
                     self.sink.cancel(clock::now(), failure);
                 }
             }
-            Message::Ping(n) => self.setup.control.tx.send(&Message::Pong(n)),
-            Message::Hello(_)
-            | Message::Open(_)
-            | Message::Opened(_)
-            | Message::Data { .. }
-            | Message::DataTaken(_)
-            | Message::Pong(_) => {}
+            Message::Pong(_) if self.pulse.was_asked() => {}
             message => {
                 // An error has already cancelled the machine; its actions say so to the peer.
                 let _ = self.sink.on_message(clock::now(), message);

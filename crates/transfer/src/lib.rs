@@ -24,7 +24,7 @@ pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, Outcome, PieceHash, SinkAction,
     SourceAction, TargetState, TransportEvent, TransportId,
 };
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, unexpected};
 pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary,

@@ -15,6 +15,10 @@ pub const MAX_OUTSTANDING_PATHS: ByteCount = ByteCount(64 << 20);
 pub(crate) const MAX_HELD_PATHS: u64 = 4 * MAX_OUTSTANDING_PATHS.get();
 /// Bytes of path and link target that a single entry has at most.
 pub(crate) const MAX_ENTRY_PATHS: u64 = 8 << 10;
+/// Directories and symbolic links of one manifest: the sink remembers all of them to its end.
+pub(crate) const MAX_DIRECTORIES: usize = 16 << 20;
+/// Bytes of the paths of these directories.
+pub(crate) const MAX_DIRECTORY_PATHS: u64 = 1 << 30;
 /// Bytes of paths of complete files that may wait for stable storage before the source has to
 /// wait too.
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;

@@ -5,6 +5,8 @@
 //! transport copies nothing; every other body is postcard.
 
 mod codec;
+#[cfg(test)]
+pub(crate) mod samples;
 
 use std::ops::Range;
 
@@ -123,6 +125,38 @@ pub enum Message {
     Cancel(Failure),
     /// The end of the conversation.
     Bye,
+}
+
+impl Message {
+    /// Its name in the description of the wire format.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "Hello",
+            Self::Open(_) => "Open",
+            Self::Opened(_) => "Opened",
+            Self::Refused(_) => "Refused",
+            Self::Manifest(_) => "Manifest",
+            Self::ManifestEnd { .. } => "ManifestEnd",
+            Self::Need { .. } => "Need",
+            Self::Digests { .. } => "Digests",
+            Self::Hole(_) => "Hole",
+            Self::SourceFailed { .. } => "SourceFailed",
+            Self::StreamEnd { .. } => "StreamEnd",
+            Self::AskRoot(_) => "AskRoot",
+            Self::Root { .. } => "Root",
+            Self::Verified(_) => "Verified",
+            Self::Progress(_) => "Progress",
+            Self::SinkFailed { .. } => "SinkFailed",
+            Self::Finished(_) => "Finished",
+            Self::Channel(_) => "Channel",
+            Self::Data { .. } => "Data",
+            Self::DataTaken(_) => "DataTaken",
+            Self::Ping(_) => "Ping",
+            Self::Pong(_) => "Pong",
+            Self::Cancel(_) => "Cancel",
+            Self::Bye => "Bye",
+        }
+    }
 }
 
 /// The first message.

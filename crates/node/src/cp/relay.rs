@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::select;
+use crossbeam_channel::{never, select};
 use packtrain_transfer::message::{Message, Summary};
 use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
 use packtrain_units::Offset;
@@ -43,9 +43,12 @@ pub(super) fn run(
     let mut done = false;
     let tick = std::time::Duration::from_millis(200);
     loop {
+        // An end that does not read is not written to: its messages wait at who sends them.
+        let from_source = if sink.tx.has_room() { source.rx.clone() } else { never() };
+        let from_sink = if source.tx.has_room() { sink.rx.clone() } else { never() };
         let (from, incoming) = select! {
-            recv(source.rx) -> incoming => (&source, incoming.ok()),
-            recv(sink.rx) -> incoming => (&sink, incoming.ok()),
+            recv(from_source) -> incoming => (&source, incoming.ok()),
+            recv(from_sink) -> incoming => (&sink, incoming.ok()),
             default(tick) => {
                 if let Some(wish) = stop.take() {
                     source.tx.send(&Message::Cancel(wish.clone()));

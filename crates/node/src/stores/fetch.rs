@@ -219,7 +219,6 @@ impl Runner<'_> {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Ping(n) => self.control.tx.send(&Message::Pong(n)),
             // The sink is in this process: what its node says goes by shorter ways.
             Message::Channel(_)
             | Message::DataTaken(_)

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use packtrain_object::{Entry, EntryKind};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, protocol};
+use crate::limits::{MAX_DIRECTORIES, MAX_DIRECTORY_PATHS};
 use crate::requested::unrequested;
 
 /// Bytes of a path's digest that are kept: a collision takes 2^64 tries.
@@ -16,6 +17,8 @@ const KEY: usize = 16;
 pub(super) struct Announced {
     directories: HashSet<[u8; KEY]>,
     links: HashSet<[u8; KEY]>,
+    /// Bytes of the paths of directories.
+    paths: u64,
     /// A directory that was announced: entries come directory by directory.
     parent: Vec<u8>,
 }
@@ -44,7 +47,13 @@ impl Announced {
         if other.contains(&key) {
             return Err(unrequested(entry, "it is both a directory and a symbolic link"));
         }
-        same.insert(key);
+        if same.insert(key) && entry.kind == EntryKind::Directory {
+            self.paths += path.len() as u64;
+        }
+        let count = self.directories.len() + self.links.len();
+        if count > MAX_DIRECTORIES || self.paths > MAX_DIRECTORY_PATHS {
+            return Err(protocol("more directories and links than fit in one copy"));
+        }
         Ok(())
     }
 }

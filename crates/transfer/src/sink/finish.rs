@@ -7,7 +7,7 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
-use crate::failure::{Failure, FailureKind, protocol};
+use crate::failure::{Failure, FailureKind, unexpected};
 use crate::limits::SETTLE_BATCH;
 use crate::message::{Message, Options};
 
@@ -179,6 +179,18 @@ impl Sink {
         self.send(Message::Finished(summary));
     }
 
+    /// All entries are done, and the source may not know so yet.
+    pub(super) fn take_late_message(&mut self, message: Message) -> Result<(), Failure> {
+        match message {
+            Message::Refused(failure) | Message::Cancel(failure) => {
+                self.end(failure.bounded(), false);
+                Ok(())
+            }
+            Message::Bye => Err(unexpected(&message)),
+            message => self.take_last_message(message),
+        }
+    }
+
     pub(super) fn take_last_message(&mut self, message: Message) -> Result<(), Failure> {
         match message {
             Message::Bye => {
@@ -196,7 +208,7 @@ impl Sink {
             | Message::Hole(_)
             | Message::Root { .. }
             | Message::SourceFailed { .. } => Ok(()),
-            _ => Err(protocol("a message after the end")),
+            other => Err(unexpected(&other)),
         }
     }
 

@@ -40,6 +40,12 @@ struct SmallChunk {
 }
 
 impl Intake {
+    /// How many things it remembers.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.examining.len() + self.small.len()
+    }
+
     pub(super) fn count(&self) -> u64 {
         u64::from(self.count)
     }

@@ -27,7 +27,8 @@ use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout};
 use packtrain_units::{ByteCount, Time};
 
 use crate::action::{PieceHash, SinkAction, TargetState};
-use crate::failure::{Failure, FailureKind, protocol};
+use crate::failure::{Failure, FailureKind, protocol, unexpected};
+use crate::limits::MAX_FAILED;
 use crate::message::{Message, Options};
 use crate::requested::Requested;
 use announced::Announced;
@@ -128,13 +129,13 @@ impl Sink {
     /// cancelled already.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         self.now = now;
-        if matches!(self.phase, Phase::AwaitBye) {
-            return self.take_last_message(message);
-        }
-        if !self.phase.is_open() {
-            return Ok(());
-        }
-        let taken = self.take_message(message);
+        let taken = match self.phase {
+            Phase::Running => self.take_message(message),
+            Phase::Deleting | Phase::Closing { .. } => self.take_late_message(message),
+            Phase::AwaitBye => return self.take_last_message(message),
+            // Nothing that comes matters any more.
+            Phase::Ending { .. } | Phase::Over => return Ok(()),
+        };
         if let Err(failure) = &taken {
             self.end(failure.clone(), true);
         }
@@ -145,6 +146,9 @@ impl Sink {
     fn take_message(&mut self, message: Message) -> Result<(), Failure> {
         match message {
             Message::Manifest(bytes) => self.take_manifest(&bytes),
+            Message::ManifestEnd { failures, .. } if failures.len() > MAX_FAILED => {
+                Err(protocol("more failures than are told"))
+            }
             Message::ManifestEnd { entries, failed, vanished, failures } => {
                 self.tally.failures.note_told(failures, failed, vanished);
                 self.take_manifest_end(entries)
@@ -157,6 +161,9 @@ impl Sink {
                 Ok(())
             }
             Message::StreamEnd { entry, size } => self.take_stream_end(entry, size),
+            Message::Root { .. } if !self.options.checksum && !self.options.verify => {
+                Err(protocol("a digest in a transfer that compares none"))
+            }
             Message::Root { entry, digest } => {
                 self.check_known(entry)?;
                 self.take_root(entry, digest);
@@ -171,7 +178,7 @@ impl Sink {
                 self.end(Failure::new(FailureKind::Temporary, text), false);
                 Ok(())
             }
-            _ => Err(protocol("a message that a source does not send")),
+            other => Err(unexpected(&other)),
         }
     }
 

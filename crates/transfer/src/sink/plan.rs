@@ -22,6 +22,12 @@ pub(super) struct Planner {
 }
 
 impl Planner {
+    /// How many things it remembers.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.spans.len() + self.again.len()
+    }
+
     /// All chunks of a big file.
     pub(super) fn add_file(&mut self, range: &Range<Offset>) {
         let first = ChunkIndex::of(range.start).0;

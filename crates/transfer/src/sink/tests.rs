@@ -12,6 +12,7 @@ use crate::limits::{MAX_TRIES, SYNC_BYTES};
 use crate::message::PieceDigest;
 
 mod late;
+mod states;
 
 fn now() -> Time {
     Time::from_nanos(1)

@@ -10,7 +10,7 @@ use super::Sink;
 use super::entries::Stage;
 use crate::action::{PieceHash, SinkAction};
 use crate::failure::{Failure, FailureKind, protocol};
-use crate::limits::{MAX_TRIES, NEED_CHUNKS, NEED_WINDOW, path_bytes};
+use crate::limits::{MAX_DIGESTS, MAX_TRIES, NEED_CHUNKS, NEED_WINDOW, path_bytes};
 use crate::message::PieceDigest;
 
 /// Chunks asked for and not verified.
@@ -50,6 +50,12 @@ struct Compared {
 }
 
 impl Chunks {
+    /// How many chunks are under way.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.works.len()
+    }
+
     /// Whether more may be asked for.
     pub(super) fn has_room(&self) -> bool {
         self.asked.len_bytes().get() < NEED_WINDOW && self.works.len() < NEED_CHUNKS
@@ -165,6 +171,9 @@ impl Sink {
         chunk: ChunkIndex,
         pieces: &[PieceDigest],
     ) -> Result<(), Failure> {
+        if pieces.len() > MAX_DIGESTS {
+            return Err(protocol("more digests than fit in one message"));
+        }
         if !self.chunks.was_asked(chunk) {
             return Err(protocol("digests of a chunk that was not asked for"));
         }

@@ -7,7 +7,8 @@ use packtrain_units::{ByteCount, Offset, Time};
 
 use super::Source;
 use crate::action::{Outcome, SourceAction};
-use crate::failure::{Failure, FailureKind, protocol};
+use crate::failure::{Failure, FailureKind, protocol, unexpected};
+use crate::limits::MAX_RANGES;
 use crate::message::{Message, Summary};
 
 /// Entries whose digests were asked for, a bit for each: every question costs the reading of a
@@ -30,6 +31,18 @@ impl AskedRoots {
 
 impl Source {
     pub(super) fn take_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
+        let answers = matches!(
+            message,
+            Message::Need { .. }
+                | Message::AskRoot(_)
+                | Message::Verified(_)
+                | Message::Progress(_)
+                | Message::SinkFailed { .. }
+        );
+        // Nothing can be said of what was not sent.
+        if answers && !self.segments.was_sent(EntryId(0)) {
+            return Err(unexpected(&message));
+        }
         match message {
             Message::Need { segment, ranges, present, again } => {
                 self.take_need(now, segment, &ranges, present, again)
@@ -59,7 +72,7 @@ impl Source {
                 self.finish(Some(Failure::new(FailureKind::Temporary, text)));
                 Ok(())
             }
-            _ => Err(protocol("a message that a sink does not send")),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -71,6 +84,9 @@ impl Source {
         present: u64,
         again: bool,
     ) -> Result<(), Failure> {
+        if ranges.len() > MAX_RANGES {
+            return Err(protocol("more needed ranges than fit in one message"));
+        }
         if let Some(first) = segment {
             let count = self.segments.answered(first)?;
             self.held.answered(first, count);
@@ -96,7 +112,8 @@ impl Source {
         let first = self.layout.piece_at(range.start);
         let last = self.layout.piece_at(Offset(end.0 - 1));
         if first.is_none_or(|piece| piece.range.start != range.start)
-            || last.is_none_or(|piece| piece.range.end != end)
+            || last
+                .is_none_or(|piece| piece.range.end != end || !self.segments.was_sent(piece.entry))
         {
             return Err(protocol("needed ranges that are not those of pieces"));
         }
@@ -121,6 +138,9 @@ impl Source {
     }
 
     fn take_verified(&mut self, ranges: &[Range<Offset>]) -> Result<(), Failure> {
+        if ranges.len() > MAX_RANGES {
+            return Err(protocol("more verified ranges than fit in one message"));
+        }
         for range in ranges {
             if range.start >= range.end || range.end > SPACE_END {
                 return Err(protocol("verified ranges that make no sense"));

@@ -9,6 +9,7 @@ use crate::limits::MAX_ENTRY_PATHS;
 use crate::message::Summary;
 
 mod bounds;
+mod states;
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {
     let entry = |(n, &size): (usize, &u64)| Entry {

@@ -1,0 +1,236 @@
+//! Every message in every state: taken where it is expected, an error elsewhere; and what a source
+//! can make a sink hold is bounded whatever it sends.
+
+use super::*;
+use crate::limits::{MAX_HELD, MAX_RANGES, NEED_CHUNKS};
+use crate::message::samples::every_kind;
+
+/// How far a sink of one file of 100 bytes is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Nothing came.
+    Start,
+    /// The file was announced, and its bytes are asked for.
+    Moving,
+    /// And nothing else will be announced.
+    Listed,
+    /// What the source does not have is being deleted.
+    Deleting,
+    /// The last sync.
+    Closing,
+    /// The source was told that all is done.
+    AwaitBye,
+    /// It ends early, and what is verified is being synced.
+    Ending,
+    /// Over.
+    Over,
+}
+
+const STATES: [State; 8] = [
+    State::Start,
+    State::Moving,
+    State::Listed,
+    State::Deleting,
+    State::Closing,
+    State::AwaitBye,
+    State::Ending,
+    State::Over,
+];
+
+fn segment() -> Vec<u8> {
+    encode_segment(EntryId(0), &entries(&[100]))
+}
+
+/// Carries out syncs and names until the action that `stop` names, which is left undone.
+fn run_until(sink: &mut Sink, stop: impl Fn(&SinkAction) -> bool) {
+    while let Some(action) = sink.poll_action() {
+        if stop(&action) {
+            return;
+        }
+        match action {
+            SinkAction::Sync(token) => sink.on_synced(token),
+            SinkAction::JournalSync(token) => sink.on_journal_synced(token),
+            SinkAction::Delete(_) => sink.on_deleted(Vec::new()),
+            SinkAction::Commit(batch) => {
+                batch.into_iter().for_each(|(id, _)| sink.on_committed(id, Ok(())));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A sink in this state, its actions taken.
+fn sink_in(state: State) -> Sink {
+    let options = Options { delete: true, ..Options::default() };
+    let requested = Requested::anything(&options);
+    let mut sink = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
+    if state == State::Start {
+        return sink;
+    }
+    sink.on_message(now(), Message::Manifest(segment())).unwrap();
+    let nothing = TargetState { target: None, temporary: None };
+    sink.on_examined(now(), EntryId(0), vec![nothing]);
+    if state == State::Moving {
+        // A later file closes the chunk of this one.
+        actions(&mut sink);
+        return sink;
+    }
+    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures: vec![] };
+    sink.on_message(now(), end).unwrap();
+    actions(&mut sink);
+    if state == State::Listed {
+        return sink;
+    }
+    verify(&mut sink, 0, 0, true);
+    match state {
+        State::Ending => sink.cancel(now(), Failure::new(FailureKind::Cancelled, "stop")),
+        State::Deleting => run_until(&mut sink, |a| matches!(a, SinkAction::Delete(_))),
+        // The second journal sync is the last one.
+        State::Closing => {
+            run_until(&mut sink, |a| matches!(a, SinkAction::Delete(_)));
+            sink.on_deleted(Vec::new());
+        }
+        State::AwaitBye => run_until(&mut sink, |_| false),
+        State::Over => {
+            run_until(&mut sink, |_| false);
+            sink.on_message(now(), Message::Bye).unwrap();
+        }
+        State::Start | State::Moving | State::Listed => unreachable!(),
+    }
+    sink
+}
+
+/// Whether a sink in this state takes this message.
+fn is_expected(state: State, message: &Message) -> bool {
+    match state {
+        // Whatever was under way when it ended is not looked at.
+        State::Ending | State::Over => true,
+        State::Start => matches!(
+            message,
+            Message::Manifest(_) | Message::Cancel(_) | Message::Refused(_) | Message::Bye
+        ),
+        State::Moving | State::Listed => match message {
+            Message::ManifestEnd { .. } => state == State::Moving,
+            Message::Digests { .. } => state == State::Listed,
+            Message::Hole(_)
+            | Message::SourceFailed { .. }
+            | Message::Cancel(_)
+            | Message::Refused(_)
+            | Message::Bye => true,
+            _ => false,
+        },
+        State::Deleting | State::Closing | State::AwaitBye => match message {
+            Message::Bye => state == State::AwaitBye,
+            Message::Digests { .. }
+            | Message::Hole(_)
+            | Message::Root { .. }
+            | Message::SourceFailed { .. }
+            | Message::Cancel(_)
+            | Message::Refused(_) => true,
+            _ => false,
+        },
+    }
+}
+
+#[test]
+fn every_message_is_expected_or_an_error_in_every_state() {
+    for state in STATES {
+        for message in every_kind(0, segment()) {
+            let mut sink = sink_in(state);
+            let name = message.name();
+            let expected = is_expected(state, &message);
+            let taken = sink.on_message(now(), message);
+            assert_eq!(taken.is_ok(), expected, "{name} in {state:?}: {taken:?}");
+            if let Err(failure) = taken {
+                assert_eq!(failure.kind, FailureKind::Protocol, "{name} in {state:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_ends_the_transfer_and_tells_the_source() {
+    let mut sink = sink_in(State::Listed);
+    let failure = sink.on_message(now(), Message::Progress(Default::default())).unwrap_err();
+    assert!(failure.text.contains("Progress"), "{failure}");
+    run_until(&mut sink, |a| matches!(a, SinkAction::Send(Message::Cancel(_))));
+    let [SinkAction::Finished(outcome)] = &actions(&mut sink)[..] else { panic!("not over") };
+    assert_eq!(outcome.failure, Some(failure));
+}
+
+#[test]
+fn an_entry_that_was_not_requested_is_never_examined() {
+    let sources = [packtrain_object::SourceName::of(b"/srv/asked")];
+    let attacks = [
+        vec![entry(".bashrc", EntryKind::File { size: 1 })],
+        vec![entry("asked", EntryKind::Directory)],
+        vec![entry("asked", EntryKind::File { size: 1 }), entry("x", EntryKind::Stream)],
+        vec![entry("passwd", EntryKind::Symlink { target: b"/etc/passwd".to_vec() })],
+    ];
+    for attack in attacks {
+        let options = Options::default();
+        let requested = Requested::of_sources(&sources, &options).unwrap();
+        let mut sink = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
+        let segment = encode_segment(EntryId(0), &attack);
+        let failure = sink.on_message(now(), Message::Manifest(segment)).unwrap_err();
+        let last = attack.last().unwrap().path.to_string();
+        assert!(failure.text.contains(&last), "{failure}");
+        let examined = |a: &SinkAction| matches!(a, SinkAction::Examine(..));
+        assert!(!actions(&mut sink).iter().any(examined), "{attack:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link_that_the_source_sent() {
+    let link = || entry("l", EntryKind::Symlink { target: b"..".to_vec() });
+    let directory = || entry("l", EntryKind::Directory);
+    let below = || entry("l/.bashrc", EntryKind::File { size: 1 });
+    for attack in [
+        vec![link(), below()],
+        vec![link(), directory(), below()],
+        vec![directory(), link(), below()],
+        vec![entry("l", EntryKind::File { size: 1 }), below()],
+        vec![below()],
+    ] {
+        let mut sink = sink();
+        let segment = encode_segment(EntryId(0), &attack);
+        let refused = sink.on_message(now(), Message::Manifest(segment)).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Protocol);
+    }
+    let good =
+        [directory(), below(), entry("m", EntryKind::Directory), entry("l/x", EntryKind::Stream)];
+    sink().on_message(now(), Message::Manifest(encode_segment(EntryId(0), &good))).unwrap();
+}
+
+/// What the sink holds of what a source sent, in items.
+fn held(sink: &Sink) -> usize {
+    sink.entries.len() + sink.intake.held() + sink.planner.held() + sink.chunks.held()
+}
+
+fn any_kind() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        2 => any_message(),
+        1 => (0u32..9, 0usize..24).prop_map(|(id, kind)| every_kind(id, segment()).swap_remove(kind)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_comes_in_whatever_state_little_is_held(
+        state in 0usize..8,
+        messages in proptest::collection::vec(any_kind(), 1..60),
+    ) {
+        let mut sink = sink_in(STATES[state]);
+        for message in messages {
+            let _ = sink.on_message(now(), message);
+            // Nothing answers what it asks of its node: all that can pile up does.
+            let wanted = actions(&mut sink).len();
+            prop_assert!(wanted <= MAX_RANGES, "{} actions of one message", wanted);
+            prop_assert!(held(&sink) <= MAX_HELD + 4 * NEED_CHUNKS);
+            // The sources of these messages announce at most six entries.
+            prop_assert!(held(&sink) <= 6 * 4, "{} held", held(&sink));
+        }
+    }
+}
