@@ -1,0 +1,51 @@
+//! The one step between `fork` and `exec` that the standard library has no safe method for.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::TerminalSignal;
+
+pub(super) fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {
+    let ignore = move || {
+        for signal in signals {
+            let number = match signal {
+                TerminalSignal::Interrupt => libc::SIGINT,
+                TerminalSignal::HangUp => libc::SIGHUP,
+            };
+            // SAFETY: signal(2) is async-signal-safe; the numbers are valid and SIG_IGN is no
+            // function of ours.
+            if unsafe { libc::signal(number, libc::SIG_IGN) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure calls signal(2) alone: it takes no lock and
+    // allocates nothing.
+    unsafe { command.pre_exec(ignore) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ignored(command: &mut Command) -> u64 {
+        let shown = command.output().unwrap();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn the_started_program_ignores_them_and_this_one_does_not() {
+        let bit = |number: i32| 1 << (number - 1);
+        let wanted = bit(libc::SIGINT) | bit(libc::SIGHUP);
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        let before = ignored(&mut command);
+        ignore_in_child(&mut command, &[TerminalSignal::Interrupt, TerminalSignal::HangUp]);
+        assert_eq!(ignored(&mut command), before | wanted);
+        let mut plain = Command::new("cat");
+        assert_eq!(ignored(plain.arg("/proc/self/status")), before);
+    }
+}
