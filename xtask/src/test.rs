@@ -8,6 +8,9 @@ use crate::{fuzz, sh};
 const NEEDS: &[Need] = &[
     Need { program: "ssh", package: "openssh-client", for_what: "end-to-end tests over ssh" },
     Need { program: "sshd", package: "openssh-server", for_what: "end-to-end tests over ssh" },
+    Need { program: "fish", package: "fish", for_what: "the bootstrap by the login shell fish" },
+    Need { program: "tcsh", package: "tcsh", for_what: "the bootstrap by the login shell csh" },
+    Need { program: "script", package: "bsdutils", for_what: "Ctrl-C on a terminal" },
     Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
     Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },

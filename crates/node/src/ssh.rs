@@ -1,25 +1,33 @@
 //! The other end over ssh: the system's own program, so that its configuration, agent and jump
 //! hosts work, and whatever a login shell prints first is skipped.
 
-use std::ffi::OsString;
-use std::io::{self, Read, Write};
+mod bootstrap;
+pub(crate) mod child;
+mod image;
+mod marker;
+
+use std::io::{self, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use packtrain_transfer::{Failure, FailureKind};
+use parking_lot::Mutex;
 
-use crate::api::SshSettings;
+use crate::api::{SshSettings, StopHandle};
 use crate::control::{Control, ControlSender, over_streams};
+use bootstrap::Bootstrapped;
+use child::{Running, Target};
+pub(crate) use marker::MARKER;
 
-/// What the called end says first on its standard output.
-pub(crate) const MARKER: &[u8] = b"\nPACKTRAIN-STDIO-1\n";
-/// Noise beyond this is no login shell's greeting.
-const MOST_NOISE: usize = 1 << 20;
+/// How long the other end has to finish once this one has said all.
+const FINISH: Duration = Duration::from_secs(2);
 
 /// A running ssh with the other end behind it.
 pub(crate) struct Remote {
-    child: Child,
+    child: Arc<Mutex<Child>>,
     pub(crate) control: Control,
     /// Where the host is, as far as names tell.
     pub(crate) addresses: Vec<IpAddr>,
@@ -30,47 +38,52 @@ pub(crate) fn start(
     settings: &SshSettings,
     user: Option<&str>,
     host: &str,
+    stop: &StopHandle,
 ) -> Result<Remote, Failure> {
-    let target = match user {
-        Some(user) => format!("{user}@{host}"),
-        None => host.to_owned(),
-    };
-    let plain = format!("{} serve --stdio", settings.remote_path);
-    let first = attempt(settings, &target, &plain)?;
-    let (child, control) = match first {
+    let target = Target::new(user, host)?;
+    let (child, control) = match attempt(settings, &target, stop)? {
         Ok(running) => running,
-        Err(status) if status.code() == Some(127) && settings.bootstrap => {
-            let command = bootstrap(settings, &target)?;
-            attempt(settings, &target, &command)?.map_err(|status| explain(&target, status))?
+        Err(status) if settings.bootstrap && may_be_missing(status) => {
+            let certain = status.code() == Some(127);
+            match bootstrap::start(settings, &target, certain, stop)? {
+                Bootstrapped::Runs(running, input, output) => connect(running, input, output),
+                Bootstrapped::Present => return Err(explain(&target, status)),
+            }
         }
         Err(status) => return Err(explain(&target, status)),
     };
     Ok(Remote { child, control, addresses: resolve(settings, &target, host) })
 }
 
-type Running = (Child, Control);
+/// How a login shell ends that does not find a program: csh with 1, all others with 127.
+fn may_be_missing(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(1 | 127))
+}
 
-/// Runs `command` at the target; the inner error is how it ended before it said the marker.
+type Connected = (Arc<Mutex<Child>>, Control);
+
+fn connect(running: Running, input: ChildStdin, output: ChildStdout) -> Connected {
+    (running.release(), over_streams("ssh", output, Stdin(input)))
+}
+
+/// Starts the program that is installed at the target; the inner error is how the command ended
+/// before it said the marker.
 fn attempt(
     settings: &SshSettings,
-    target: &str,
-    command: &str,
-) -> Result<Result<Running, ExitStatus>, Failure> {
-    let mut child = spawn(settings, target, command)?;
-    let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Failure::new(FailureKind::Fatal, "ssh was started without its pipes"));
-    };
-    match skip_noise(&mut output) {
-        Ok(true) => {
-            let control = over_streams("ssh", output, Stdin(input));
-            Ok(Ok((child, control)))
-        }
-        Ok(false) | Err(_) => {
-            drop(input);
-            let status = child.wait().map_err(|e| no_ssh(settings, &e))?;
-            Ok(Err(status))
-        }
+    target: &Target,
+    stop: &StopHandle,
+) -> Result<Result<Connected, ExitStatus>, Failure> {
+    if settings.remote_path.starts_with('-') {
+        let text = "the command for --remote-path begins with `-`: ssh would take it for an option";
+        return Err(Failure::new(FailureKind::Usage, text));
     }
+    let words = format!("{} serve --stdio", settings.remote_path);
+    let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
+    if matches!(marker::skip_noise(&mut output), Ok(true)) {
+        return Ok(Ok(connect(running, input, output)));
+    }
+    drop((input, output));
+    running.wait().map(Err)
 }
 
 /// ssh's standard input; a vectored write goes out as one.
@@ -90,52 +103,7 @@ impl Write for Stdin {
     }
 }
 
-fn spawn(settings: &SshSettings, target: &str, command: &str) -> Result<Child, Failure> {
-    let (program, rest) = settings.command.split_first().ok_or_else(|| {
-        Failure::new(FailureKind::Usage, "the command for -e is empty: write for example -e ssh")
-    })?;
-    let mut args: Vec<OsString> = rest.iter().map(OsString::from).collect();
-    args.extend([OsString::from(target), OsString::from(command)]);
-    Command::new(program)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| no_ssh(settings, &e))
-}
-
-fn no_ssh(settings: &SshSettings, error: &io::Error) -> Failure {
-    let program = settings.command.first().map_or("ssh", String::as_str);
-    let text = format!("cannot run {program}: {error}; install it or name another with -e");
-    Failure::new(FailureKind::Fatal, text)
-}
-
-/// Reads up to and including the marker, one byte at a time so that nothing after it is taken;
-/// false if the output ended first.
-fn skip_noise(output: &mut impl Read) -> io::Result<bool> {
-    // A line feed may be the very first byte, or what ended the noise.
-    let marker = &MARKER[1..];
-    let mut line = Vec::new();
-    let mut byte = [0];
-    for _ in 0..MOST_NOISE {
-        match output.read(&mut byte) {
-            Ok(0) => return Ok(false),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        }
-        line.push(byte[0]);
-        if byte[0] == b'\n' {
-            if line == marker {
-                return Ok(true);
-            }
-            line.clear();
-        }
-    }
-    Ok(false)
-}
-
-fn explain(target: &str, status: ExitStatus) -> Failure {
+fn explain(target: &Target, status: ExitStatus) -> Failure {
     match (status.code(), status.signal()) {
         (Some(255), _) => Failure::new(
             FailureKind::Temporary,
@@ -158,73 +126,29 @@ fn explain(target: &str, status: ExitStatus) -> Failure {
     }
 }
 
-/// Puts this very program into a temporary directory at the target, to be removed when it ends;
-/// the command that runs it.
-fn bootstrap(settings: &SshSettings, target: &str) -> Result<String, Failure> {
-    let failed = |text: String| Failure::new(FailureKind::Fatal, text);
-    let here = Command::new("uname").arg("-sm").output().map_err(|e| failed(e.to_string()))?;
-    let there = run(settings, target, "uname -sm", &mut io::empty())?;
-    let (here, there) = (here.stdout.trim_ascii().to_vec(), last_line(&there));
-    if here != there {
-        return Err(failed(format!(
-            "packtrain is not installed at {target}, and this one ({}) does not run there ({}): \
-             install it there",
-            String::from_utf8_lossy(&here),
-            String::from_utf8_lossy(&there)
-        )));
-    }
-    let mut program = std::fs::File::open("/proc/self/exe").map_err(|e| failed(e.to_string()))?;
-    let script = "umask 077; d=$(mktemp -d \"${TMPDIR:-/tmp}/packtrain.XXXXXXXX\") && \
-                  cat > \"$d/packtrain\" && chmod 700 \"$d/packtrain\" && printf '\\n%s\\n' \"$d\"";
-    let printed = run(settings, target, script, &mut program)?;
-    let dir = String::from_utf8_lossy(&last_line(&printed)).into_owned();
-    let plain = dir.starts_with('/')
-        && dir.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
-    if !plain {
-        return Err(failed(format!("{target}: no place for a temporary copy of packtrain")));
-    }
-    Ok(format!("{dir}/packtrain serve --stdio; s=$?; rm -rf {dir}; exit $s"))
-}
-
 /// Removes a file of ours at a host; what cannot be removed stays. `path` is as a place has it.
 pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
-    let target = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
-    let Ok(path) = std::str::from_utf8(path) else { return };
-    // A name between quotes means itself; `~/` before it is the home that ssh begins in.
-    let path = path.strip_prefix("~/").unwrap_or(path).replace('\'', "'\\''");
-    let _ = run(settings, &target, &format!("rm -f -- '{path}'"), &mut io::empty());
-}
-
-fn last_line(bytes: &[u8]) -> Vec<u8> {
-    let mut lines = bytes.trim_ascii().rsplit(|b| *b == b'\n');
-    lines.next().unwrap_or_default().trim_ascii().to_vec()
-}
-
-fn run(
-    settings: &SshSettings,
-    target: &str,
-    command: &str,
-    input: &mut impl Read,
-) -> Result<Vec<u8>, Failure> {
-    let mut child = spawn(settings, target, command)?;
-    if let Some(mut pipe) = child.stdin.take() {
-        // An end that closes early shows in its exit status.
-        let _ = io::copy(input, &mut pipe);
-    }
-    let done = child.wait_with_output().map_err(|e| no_ssh(settings, &e))?;
-    if done.status.success() { Ok(done.stdout) } else { Err(explain(target, done.status)) }
+    let Ok(target) = Target::new(user, host) else { return };
+    // The name is not for a shell to read; `~/` before it is the home that ssh begins in.
+    let path = path.strip_prefix(b"~/").unwrap_or(path);
+    let words = child::posix("p=$(cat) && rm -f -- \"$p\"");
+    // Also after the user wished the end: nothing is to stay there.
+    let Ok((running, mut input, output)) =
+        Running::start(settings, &target, &words, &StopHandle::new())
+    else {
+        return;
+    };
+    let _ = input.write_all(path);
+    drop(input);
+    let _ = io::copy(&mut { output }, &mut io::sink());
+    let _ = running.wait();
 }
 
 /// Where the host is: ssh knows the real name behind an alias.
-fn resolve(settings: &SshSettings, target: &str, host: &str) -> Vec<IpAddr> {
+fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
     let mut name = host.to_owned();
-    if let Some((program, rest)) = settings.command.split_first() {
-        let shown = Command::new(program)
-            .args(rest)
-            .args(["-G", target])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output();
+    if let Ok(mut command) = child::command(settings, &["-G"], target) {
+        let shown = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
         if let Ok(shown) = shown {
             let text = String::from_utf8_lossy(&shown.stdout).into_owned();
             if let Some(real) = text.lines().find_map(|line| line.strip_prefix("hostname ")) {
@@ -248,7 +172,7 @@ pub(crate) fn lookup(name: &str) -> Vec<IpAddr> {
 
 /// ssh itself, once the connection is somebody else's.
 pub(crate) struct Waiter {
-    child: Child,
+    child: Arc<Mutex<Child>>,
     tx: ControlSender,
 }
 
@@ -261,33 +185,10 @@ impl Remote {
 
 impl Waiter {
     /// Lets the other end finish, then ends ssh.
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(self) {
         self.tx.close();
-        for _ in 0..100 {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+        if !child::ends_within(&self.child, FINISH) {
+            child::terminate(&self.child);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn noise_before_the_marker_is_skipped_and_nothing_after_it_taken() {
-        for noise in ["", "Welcome!\n", "no line end", "PACKTRAIN\n\n"] {
-            let mut bytes = noise.as_bytes().to_vec();
-            bytes.extend_from_slice(MARKER);
-            bytes.extend_from_slice(b"rest");
-            let mut input = &bytes[..];
-            assert!(skip_noise(&mut input).unwrap(), "{noise:?}");
-            assert_eq!(input, b"rest");
-        }
-        assert!(!skip_noise(&mut &b"only noise\n"[..]).unwrap());
     }
 }

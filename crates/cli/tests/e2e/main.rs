@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod auto;
+mod bootstrap;
 mod broken;
 mod claims;
 mod copy;

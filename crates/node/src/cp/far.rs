@@ -33,7 +33,7 @@ impl Far {
     ) -> Result<Self, NodeError> {
         match location {
             Location::Ssh { user, host, .. } => {
-                Ok(Self::Ssh(ssh::start(&request.ssh, user.as_deref(), host)?))
+                Ok(Self::Ssh(ssh::start(&request.ssh, user.as_deref(), host, &request.stop)?))
             }
             Location::Server { host, port, .. } => {
                 let trust = tunnel::Trust {

@@ -1,15 +1,17 @@
 //! `demo --to`: five seconds of `packtrain cp` and five of a plain ssh pipe, on the user's own
 //! path to a machine of his, with noise that is made as it is sent. Nothing stays behind.
 
-use std::io::{ErrorKind, Write};
-use std::process::{Command, Output, Stdio};
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read, Write};
+use std::process::Command;
 
 use packtrain_io::{clock, entropy};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use super::{failed, go_on, say};
-use crate::api::{NodeError, StopHandle};
+use crate::api::{Location, NodeError, SshSettings, StopHandle};
+use crate::ssh::child::{Running, Target, command, posix};
 
 /// How long each of the two sends.
 const SPAN: Duration = Duration::from_secs(5);
@@ -65,9 +67,10 @@ pub fn run(request: &ToRequest) -> Result<(), NodeError> {
     say(&format!(
         "packtrain demo --to {to}: five seconds by ssh pipe, five by packtrain, each to the disk there"
     ));
-    let mut pipe = place.ssh();
     let file = format!("{}/pipe", place.dir);
-    pipe.arg(format!("cat > {file} && {{ sync {file} 2>/dev/null || sync; }} && rm {file}"));
+    let script = format!("cat > {file} && {{ sync {file} 2>/dev/null || sync; }} && rm {file}");
+    let mut pipe = command(&place.settings, &[], &place.target)?;
+    pipe.arg(posix(&script));
     let pipe = feed(pipe, most, "the ssh pipe", &request.stop)?;
     say(&format!("  ssh pipe   {:>7.0} Mbit/s", mbits(&pipe)));
     let program = std::env::current_exe().map_err(failed("this program"))?;
@@ -105,16 +108,38 @@ fn verdict(pipe: &Ran, copy: &Ran) -> String {
     )
 }
 
+/// Where `user@host` is, refused if it is anything else.
+fn target(host: &str) -> Result<Target, NodeError> {
+    match Location::parse(OsStr::new(&format!("{host}:"))) {
+        Ok(Location::Ssh { user, host, path }) if path == b"." => {
+            Ok(Target::new(user.as_deref(), &host)?)
+        }
+        _ => {
+            let text = format!("`{host}` is not a host: write --to host or --to user@host");
+            Err(NodeError::new(FailureKind::Usage, text))
+        }
+    }
+}
+
 /// A directory of the demo's own at the far end; removed when dropped.
 struct Place<'a> {
     request: &'a ToRequest,
+    settings: SshSettings,
+    target: Target,
     dir: String,
 }
 
 impl<'a> Place<'a> {
     fn new(request: &'a ToRequest) -> Result<Self, NodeError> {
-        let mut place = Self { request, dir: String::new() };
-        let made = place.ask("mktemp -d \"${TMPDIR:-/tmp}/packtrain-to-XXXXXXXX\"")?;
+        let settings = SshSettings {
+            command: request.ssh.clone(),
+            remote_path: request.remote_path.clone(),
+            bootstrap: true,
+        };
+        let target = target(&request.host)?;
+        let mut place = Self { request, settings, target, dir: String::new() };
+        let make = "mktemp -d \"${TMPDIR:-/tmp}/packtrain-to-XXXXXXXX\"";
+        let made = place.ask(make, &request.stop)?;
         let dir = made.lines().last().unwrap_or_default().trim().to_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if !dir.starts_with('/') || !dir.chars().all(plain) {
@@ -127,39 +152,34 @@ impl<'a> Place<'a> {
 
     /// Half of what is free there.
     fn room(&self) -> Result<u64, NodeError> {
-        let said = self.ask(&format!("df -Pk {}", self.dir))?;
+        let said = self.ask(&format!("df -Pk {}", self.dir), &self.request.stop)?;
         let free = said.lines().last().and_then(|l| l.split_whitespace().nth(3));
         let kib: u64 = free.and_then(|word| word.parse().ok()).unwrap_or(0);
         Ok(kib.saturating_mul(1024) / 2)
     }
 
-    fn ssh(&self) -> Command {
-        let (program, args) = self
-            .request
-            .ssh
-            .split_first()
-            .map_or(("ssh", [].as_slice()), |(program, args)| (program.as_str(), args));
-        let mut command = Command::new(program);
-        command.args(args).arg(&self.request.host);
-        command
-    }
-
-    fn ask(&self, what: &str) -> Result<String, NodeError> {
-        let Output { status, stdout, stderr } =
-            self.ssh().arg(what).stdin(Stdio::null()).output().map_err(failed("ssh"))?;
+    /// What a command there says.
+    fn ask(&self, script: &str, stop: &StopHandle) -> Result<String, NodeError> {
+        let (running, input, mut output) =
+            Running::start(&self.settings, &self.target, &posix(script), stop)?;
+        drop(input);
+        let mut said = Vec::new();
+        output.read_to_end(&mut said).map_err(failed("ssh"))?;
+        let status = running.wait()?;
         if status.success() {
-            return Ok(String::from_utf8_lossy(&stdout).into_owned());
+            return Ok(String::from_utf8_lossy(&said).into_owned());
         }
-        let said = String::from_utf8_lossy(&stderr);
-        let said = said.lines().last().unwrap_or("ssh failed").to_owned();
-        Err(NodeError::new(FailureKind::Temporary, format!("{}: {said}", self.request.host)))
+        let text = format!("{}: `{script}` failed ({status}): see above", self.target);
+        Err(NodeError::new(FailureKind::Temporary, text))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.dir.is_empty() && self.ask(&format!("rm -rf {}", self.dir)).is_err() {
-            say(&format!("{} could not be removed from {}", self.dir, self.request.host));
+        // Also after the user wished the end.
+        let gone = |place: &Self| place.ask(&format!("rm -rf {}", place.dir), &StopHandle::new());
+        if !self.dir.is_empty() && gone(self).is_err() {
+            say(&format!("{} could not be removed from {}", self.dir, self.target));
         }
     }
 }
@@ -167,14 +187,13 @@ impl Drop for Place<'_> {
 /// Feeds noise to `command` for the span, or until `most`; what it did from the first bytes that
 /// pipes alone could not hold.
 fn feed(
-    mut command: Command,
+    command: Command,
     most: u64,
     what: &'static str,
     stop: &StopHandle,
 ) -> Result<Ran, NodeError> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = command.spawn().map_err(failed(what))?;
-    let mut input = child.stdin.take();
+    let (running, input, mut output) = Running::spawn(command, stop).map_err(failed(what))?;
+    let mut input = Some(input);
     let mut rng = Rng::new(entropy::seed());
     let mut block = vec![0; BLOCK];
     for word in block.chunks_mut(8) {
@@ -183,10 +202,8 @@ fn feed(
     }
     let (mut sent, mut start) = (0_u64, clock::now());
     while let Some(pipe) = &mut input {
-        if let Err(stopped) = go_on(stop) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(stopped);
+        if stop.requested().is_some() {
+            break;
         }
         if sent <= PRIMING {
             start = clock::now();
@@ -203,13 +220,31 @@ fn feed(
         }
     }
     drop(input.take());
-    let output = child.wait_with_output().map_err(failed(what))?;
+    let mut out = Vec::new();
+    output.read_to_end(&mut out).map_err(failed(what))?;
+    let status = running.wait();
     go_on(stop)?;
     let took = clock::now().since(start);
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        let text = format!("{what} to the host failed ({}): see above", output.status);
+    let (out, status) = (String::from_utf8_lossy(&out).into_owned(), status?);
+    if !status.success() {
+        let text = format!("{what} to the host failed ({status}): see above");
         return Err(NodeError::new(FailureKind::Temporary, text));
     }
     Ok(Ran { bytes: sent.saturating_sub(PRIMING), took, out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_is_taken() {
+        for bad in ["-oProxyCommand=x", "a@-oProxyCommand=x", "-l@b", "", "h:dir", "a b", "pt://h"]
+        {
+            assert_eq!(target(bad).err().unwrap().kind, FailureKind::Usage, "{bad}");
+        }
+        for (good, told) in [("h", "h"), ("a@h", "a@h"), ("a@[::1]", "a@::1")] {
+            assert_eq!(target(good).unwrap().to_string(), told);
+        }
+    }
 }
