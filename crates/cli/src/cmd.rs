@@ -44,7 +44,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Diagnose(args) => diagnose::run(&args),
         Command::History(args) => history::run(&args),
         Command::Predict(args) => predict::run(&args),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(args, &matches),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
         Command::Sim(args) => Ok(sim::run(args)),
         Command::Loss(args) => loss::run(&args),

@@ -93,6 +93,20 @@ impl Drop for Place {
     }
 }
 
+/// Makes `command` run with places of the demo's own: keys, tickets and state lie below `dir`, and
+/// the user's variables for options do not count.
+fn own_environment(command: &mut std::process::Command, dir: &std::path::Path) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PACKTRAIN_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("XDG_CONFIG_HOME", dir.join("config"))
+        .env("XDG_STATE_HOME", dir.join("state"))
+        .current_dir(dir);
+}
+
 /// An error once the user has asked for the end, so that everything the demo made is put away.
 fn go_on(stop: &StopHandle) -> Result<(), NodeError> {
     if stop.requested().is_none() {

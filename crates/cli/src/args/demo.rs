@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{ArgMatches, Args, Subcommand, ValueHint};
 
+use super::settings::nearness;
 use super::values::{self, Words};
+use crate::exit::Exit;
 
 /// What `demo` takes.
 #[derive(Args, Debug)]
@@ -16,20 +18,36 @@ pub(crate) struct DemoArgs {
     #[arg(long, conflicts_with = "to")]
     pub(crate) wan: bool,
     /// Seed of the emulated path of --wan.
-    #[arg(long, value_name = "N", default_value = "1", requires = "wan")]
+    #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
     /// Ten seconds on the path to a machine of yours, beside an ssh pipe.
     #[arg(long, value_name = "USER@HOST", value_hint = ValueHint::Hostname)]
     pub(crate) to: Option<String>,
     /// The ssh command of --to, such as 'ssh -p 2222'.
-    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", requires = "to", value_parser = values::words)]
+    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
     pub(crate) ssh: Words,
     /// Command to start on the other machine of --to, if packtrain is not in its PATH.
-    #[arg(long, value_name = "COMMAND", default_value = "packtrain", requires = "to")]
+    #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
     pub(crate) remote_path: String,
     /// The demo's own processes.
     #[command(subcommand)]
     pub(crate) end: Option<DemoEnd>,
+}
+
+impl DemoArgs {
+    /// Options that mean nothing without another are refused on the command line alone: a
+    /// variable may be set for other commands.
+    pub(crate) fn check(&self, matches: &ArgMatches) -> Result<(), Exit> {
+        let pairs = [("seed", "wan", self.wan), ("ssh", "to", self.to.is_some())];
+        let pairs = pairs.into_iter().chain([("remote_path", "to", self.to.is_some())]);
+        for (option, other, there) in pairs {
+            if !there && nearness(matches, option) == 3 {
+                let option = option.replace('_', "-");
+                return Err(Exit::usage(format!("--{option} belongs to --{other}: add --{other}")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Processes that `demo --wan` starts inside its emulation.

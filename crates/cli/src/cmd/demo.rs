@@ -1,5 +1,6 @@
 //! `packtrain demo`.
 
+use clap::ArgMatches;
 use packtrain_node::api::StopHandle;
 use packtrain_node::demo;
 use packtrain_node::demo::to::{self, ToRequest};
@@ -10,7 +11,8 @@ use crate::exit::{Code, Exit};
 use crate::signals;
 
 /// The demo that was asked for.
-pub(super) fn run(args: DemoArgs) -> Result<Code, Exit> {
+pub(super) fn run(args: DemoArgs, matches: &ArgMatches) -> Result<Code, Exit> {
+    args.check(matches)?;
     if let Some(end) = args.end {
         return Ok(Code(wan::run_end(&request(end))?));
     }

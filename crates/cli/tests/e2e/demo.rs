@@ -33,6 +33,51 @@ fn movers_side_by_side_over_an_emulated_path() {
     assert!(said.contains("whole"), "{said}");
 }
 
+#[test]
+fn a_host_that_ssh_would_take_for_an_option_is_refused() {
+    let rig = Rig::local();
+    let planted = "-oProxyCommand=touch planted";
+    let place = format!("{planted}:x");
+    let file = rig.path("f");
+    std::fs::write(&file, "x").expect("a file");
+    let file = file.to_str().expect("text");
+    let calls: [&[&str]; 7] = [
+        &["demo", &format!("--to={planted}")],
+        &["demo", &format!("--to=user@{planted}")],
+        &["cp", "--", file, &place],
+        &["cp", "--", file, &format!("user@{place}")],
+        &["cp", "--", &place, file],
+        &["verify", "--", file, &place],
+        &["diagnose", "--", &format!("a@{planted}")],
+    ];
+    for words in calls {
+        let ended = rig.run(rig.packtrain().args(words).current_dir(rig.path("")));
+        assert_eq!(ended.code, 2, "{words:?}: {}", ended.stderr);
+        assert!(!rig.path("planted").exists(), "{words:?}");
+    }
+    let mut named = rig.packtrain();
+    named.args(["cp", &format!("--remote-path={planted}"), file, "localhost:x"]);
+    named.current_dir(rig.path(""));
+    let ended = rig.run(&mut named);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(!rig.path("planted").exists());
+}
+
+#[test]
+fn variables_for_other_commands_do_not_keep_it_from_running() {
+    let rig = Rig::local();
+    let mut command = rig.packtrain();
+    command.arg("demo").env("PACKTRAIN_SSH", "ssh -p 2222").env("PACKTRAIN_SEED", "7");
+    command.env("PACKTRAIN_REMOTE_PATH", "elsewhere").env("TMPDIR", rig.path("no such place"));
+    let ended = rig.run(&mut command);
+    // It comes as far as it can without room for its files.
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+    assert!(ended.stderr.contains("no such place"), "{}", ended.stderr);
+    let ended = rig.run(rig.packtrain().args(["demo", "-e", "ssh -p 2222"]));
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("--to"), "{}", ended.stderr);
+}
+
 /// The directories that `demo --to` makes at its far end, which is this machine.
 fn places() -> BTreeSet<OsString> {
     let items = std::fs::read_dir(std::env::temp_dir()).expect("the temporary folder");

@@ -65,12 +65,8 @@ impl Steps {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Keys and tickets of the demo are the demo's own.
-        command
-            .env("XDG_CONFIG_HOME", self.dir.join("config"))
-            .env("XDG_STATE_HOME", self.dir.join("state"))
-            .current_dir(&self.dir)
-            .stdin(Stdio::null());
+        super::own_environment(&mut command, &self.dir);
+        command.stdin(Stdio::null());
         command
     }
 

@@ -21,7 +21,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use self::lane::{Lane, Moved, Mover, Wan};
 pub use self::near::NearRequest;
 use self::show::Bar;
-use super::{Place, failed, files, go_on, say};
+use super::{Place, failed, files, go_on, own_environment, say};
 use crate::api::{NodeError, StopHandle};
 
 /// What the path is like.
@@ -185,7 +185,7 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
 fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), NodeError> {
     let mut command = Command::new(program);
     command.args(["emulate", "--rate", "100mbit", "--rtt", "2ms", "--", "true"]);
-    own_places(&mut command, place);
+    own_environment(&mut command, place);
     let log = place.join("namespaces.log");
     let trouble = fs::File::create(&log).map_err(failed("a log"))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(trouble);
@@ -226,7 +226,7 @@ fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, 
     command.arg("--out").arg(&out).arg("--").arg(program);
     command.args(["perf", "client", &format!("{FAR}:7876"), "--accept-new-host", "--seconds", "2"]);
     command.args(["--json", "--ticket", &format!("@{}", ticket.display())]);
-    own_places(&mut command, place);
+    own_environment(&mut command, place);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let ended_well = wait(command, "the probe", stop)?;
     let text = fs::read_to_string(&out).unwrap_or_default();
@@ -241,14 +241,6 @@ fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, 
         goodput / 1e6
     ));
     Ok(SLOW)
-}
-
-/// Keys, tickets and state of the demo are the demo's own.
-fn own_places(command: &mut Command, place: &Path) {
-    command
-        .env("XDG_CONFIG_HOME", place.join("config"))
-        .env("XDG_STATE_HOME", place.join("state"))
-        .current_dir(place);
 }
 
 fn quoted(path: &Path) -> String {

@@ -115,7 +115,7 @@ impl Lane<'_> {
         }
         command.arg("--").args(&mover.near);
         command.stdin(Stdio::null()).stdout(said).stderr(trouble);
-        super::own_places(&mut command, self.place);
+        crate::demo::own_environment(&mut command, self.place);
         let child = command.spawn().map_err(failed("the emulation"))?;
         let mut running = Running(child);
         let ran = self.watch(&mut running, &out, &target, bar);
