@@ -2,6 +2,7 @@
 
 mod far;
 mod relay;
+mod stopped;
 mod watch;
 
 use std::sync::Arc;
@@ -106,12 +107,15 @@ fn once(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeErr
     check_via(request, store, local_source && local_dest, !local_source && !local_dest)?;
     let watch = Watch::new(reporter, request);
     let ended = match (local_source, local_dest) {
+        // Between two tries.
+        _ if request.stop.requested().is_some() => Err(stopped::wish(request).into()),
         _ if store => store_copy(request, &watch),
         (true, true) => copy_here(request, &watch),
         (true, false) => push(request, &watch),
         (false, true) => pull(request, &watch),
         (false, false) => third_party(request, &watch),
     };
+    let ended = stopped::classify(request, ended);
     close(request, &watch, begun, ended, reporter)
 }
 

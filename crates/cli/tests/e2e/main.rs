@@ -29,6 +29,7 @@ mod spool;
 mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]
 mod sshd;
+mod stop;
 mod streams;
 mod tree;
 mod udt4;

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{never, select};
+use packtrain_io::clock;
 use packtrain_transfer::message::{Message, Summary};
 use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
-use packtrain_units::Offset;
+use packtrain_units::{Duration, Offset};
 
 use super::watch::Watch;
 use crate::api::StreamsReport;
@@ -26,6 +27,9 @@ impl PayloadSink for Forward {
     }
 }
 
+/// How long both ends may take to end in order once the user wished the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Passes everything on until both are done.
 pub(super) fn run(
     source: Control,
@@ -41,22 +45,26 @@ pub(super) fn run(
     let mut streams = None;
     let mut totals = SinkTotals::default();
     let mut done = false;
+    let mut wished = None;
     let tick = std::time::Duration::from_millis(200);
     loop {
+        // Looked at every time: while data moves there is always a message.
+        if let Some(wish) = stop.take() {
+            source.tx.send(&Message::Cancel(wish.clone()));
+            sink.tx.send(&Message::Cancel(wish.clone()));
+            failure.get_or_insert(wish);
+            wished = Some(clock::now());
+        }
+        if wished.is_some_and(|at| clock::now().since(at) >= FAREWELL) {
+            break;
+        }
         // An end that does not read is not written to: its messages wait at who sends them.
         let from_source = if sink.tx.has_room() { source.rx.clone() } else { never() };
         let from_sink = if source.tx.has_room() { sink.rx.clone() } else { never() };
         let (from, incoming) = select! {
             recv(from_source) -> incoming => (&source, incoming.ok()),
             recv(from_sink) -> incoming => (&sink, incoming.ok()),
-            default(tick) => {
-                if let Some(wish) = stop.take() {
-                    source.tx.send(&Message::Cancel(wish.clone()));
-                    sink.tx.send(&Message::Cancel(wish.clone()));
-                    failure.get_or_insert(wish);
-                }
-                continue;
-            }
+            default(tick) => continue,
         };
         let to = if std::ptr::eq(from, &source) { &sink } else { &source };
         match incoming {
