@@ -30,6 +30,7 @@ use crate::{clock, thread};
 use driver::Driver;
 use nothing::{NoPayload, NoPlacement};
 
+use crate::limit::RateLimiter;
 pub use crate::thread::Waker;
 pub use beside::{Beside, Inward, Outward};
 pub use handle::FlowHandle;
@@ -74,7 +75,25 @@ pub fn spawn_sender<P>(
 where
     P: Payload + Send + 'static,
 {
-    spawn("pt-send", sockets, flow, payload, NoPlacement, events)
+    spawn("pt-send", sockets, (flow, None), payload, NoPlacement, events)
+}
+
+/// The same under a rate limit that other senders may share: a batch leaves when the limit lets
+/// it, and delays theirs.
+///
+/// # Errors
+/// As [`spawn_sender`].
+pub fn spawn_limited_sender<P>(
+    sockets: Vec<UdpSocket>,
+    flow: Flow,
+    limiter: RateLimiter,
+    payload: P,
+    events: impl FnMut(FlowEvent) + Send + 'static,
+) -> Result<FlowHandle, SpawnError>
+where
+    P: Payload + Send + 'static,
+{
+    spawn("pt-send", sockets, (flow, Some(limiter)), payload, NoPlacement, events)
 }
 
 /// Starts the receiving end: bytes go to `placement`, socket `i` is lane `i` of the flow.
@@ -90,13 +109,13 @@ pub fn spawn_receiver<Q>(
 where
     Q: Placement + Send + 'static,
 {
-    spawn("pt-recv", sockets, flow, NoPayload, placement, events)
+    spawn("pt-recv", sockets, (flow, None), NoPayload, placement, events)
 }
 
 fn spawn<P, Q, E>(
     name: &str,
     sockets: Vec<UdpSocket>,
-    flow: Flow,
+    (flow, limiter): (Flow, Option<RateLimiter>),
     payload: P,
     placement: Q,
     mut events: E,
@@ -123,7 +142,8 @@ where
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         // A panic in foreign code must not leave the owner waiting for an event.
         let run = std::panic::AssertUnwindSafe(|| {
-            Driver::new(sockets, flow, payload, placement, inbox, (sleeper, judge, line), board)
+            let parts = (sleeper, judge, line);
+            Driver::new(sockets, flow, payload, placement, inbox, limiter, parts, board)
                 .run(&mut events)
         });
         match std::panic::catch_unwind(run) {

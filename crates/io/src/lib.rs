@@ -5,6 +5,7 @@ pub mod clock;
 pub mod disk;
 pub mod entropy;
 pub mod flow;
+pub mod limit;
 pub mod process;
 pub mod relay;
 pub mod tcp;

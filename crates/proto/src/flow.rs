@@ -78,6 +78,12 @@ impl Flow {
         self.core.revoke(range);
     }
 
+    /// Sender: no data leaves before `at`, whatever the controller allows; control does. For an
+    /// owner whose flows and other transports share one rate limit.
+    pub fn hold_until(&mut self, at: Time) {
+        self.core.hold_until(at);
+    }
+
     /// Sender: payload bytes assigned and not yet acknowledged.
     pub fn backlog(&self) -> ByteCount {
         self.core.backlog()

@@ -3,6 +3,7 @@
 //! Time is counted in integer nanoseconds since an arbitrary epoch, rates in bits a second,
 //! sizes in bytes. Nothing here reads a clock or asks for entropy: both are arguments.
 
+mod bucket;
 mod bytes;
 mod parse;
 mod rate;
@@ -10,6 +11,7 @@ mod rng;
 mod seqno;
 mod time;
 
+pub use bucket::TokenBucket;
 pub use bytes::{ByteCount, Offset};
 pub use parse::{ParseError, parse_bytes, parse_duration, parse_rate};
 pub use rate::DataRate;

@@ -16,6 +16,7 @@ use super::judge::Judge;
 use super::stats::{FlowSnapshot, IoStats};
 use super::watch::Watch;
 use crate::clock;
+use crate::limit::RateLimiter;
 use crate::thread::{self, Bed, Lane, Sleeper, Unsent};
 use crate::udp::{Ecn, RecvSlab, SendError, UdpSocket};
 
@@ -47,6 +48,8 @@ pub(super) struct Driver<P, Q> {
     payload: P,
     placement: Q,
     inbox: Receiver<Command>,
+    /// What it shares with other senders, if it does.
+    limiter: Option<RateLimiter>,
     sleeper: Sleeper,
     judge: Judge,
     /// The channel beside the datagrams, and whether it has to wait.
@@ -75,6 +78,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         payload: P,
         placement: Q,
         inbox: Receiver<Command>,
+        limiter: Option<RateLimiter>,
         (sleeper, judge, line): (Sleeper, Judge, Option<Line>),
         board: Arc<Mutex<FlowSnapshot>>,
     ) -> Self {
@@ -85,6 +89,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             payload,
             placement,
             inbox,
+            limiter,
             sleeper,
             judge,
             line,
@@ -200,9 +205,17 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             if self.unsent.is_some() {
                 return false;
             }
+            if let Some(limiter) = &self.limiter {
+                self.flow.hold_until(limiter.due());
+            }
             let now = clock::now();
             match self.flow.poll_transmit(now, &mut self.payload, &mut self.out) {
-                Some(transmit) => self.send(transmit, 0),
+                Some(transmit) => {
+                    if let Some(limiter) = &self.limiter {
+                        limiter.charge(ByteCount(transmit.len as u64));
+                    }
+                    self.send(transmit, 0);
+                }
                 None => return false,
             }
         }

@@ -1,7 +1,8 @@
-//! The site's ceilings: `/etc/packtrain/policy.toml`. No flag, variable or file goes above them.
+//! The site's ceilings: `/etc/packtrain/policy.toml`. No flag, variable or file goes above them, at
+//! whichever end of a transfer this is, and whether it sends or receives.
 //!
 //! ```toml
-//! max-rate = "2gbit"              # any transfer
+//! max-rate = "2gbit"              # any transfer, in either direction
 //! max-streams = 8                 # TCP streams, and perf --parallel
 //! max-ticket-lifetime = "12h"
 //! transports = ["native", "tcp"]  # the only ones allowed
@@ -11,6 +12,7 @@
 use std::path::Path;
 
 use packtrain_units::{DataRate, Duration, parse_duration, parse_rate};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, Dirs, load_toml};
@@ -19,15 +21,17 @@ use super::{ConfigError, Dirs, load_toml};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Policy {
-    /// The highest sending rate of a transfer.
+    /// The highest rate of a transfer, sent or received.
     #[serde(deserialize_with = "rate")]
     pub max_rate: Option<DataRate>,
     /// The most streams of a transfer.
+    #[serde(deserialize_with = "streams")]
     pub max_streams: Option<u32>,
     /// The longest life of a ticket.
     #[serde(deserialize_with = "duration")]
     pub max_ticket_lifetime: Option<Duration>,
     /// The transports allowed, by their names on the command line.
+    #[serde(deserialize_with = "transports")]
     pub transports: Option<Vec<String>>,
     /// Whether `--accept-new-host` is.
     pub accept_new_host: Option<bool>,
@@ -37,7 +41,7 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A transport.
-    #[error("this site's policy does not allow --transport {asked}: it allows {allowed}")]
+    #[error("this site's policy does not allow --transport {asked}: it allows {allowed} (transports in policy.toml)")]
     Transport {
         /// The one asked for.
         asked: String,
@@ -69,7 +73,7 @@ impl Policy {
 
     /// The number of streams to use when `asked` is asked for.
     pub fn streams(&self, asked: u32) -> u32 {
-        self.max_streams.map_or(asked, |most| asked.min(most.max(1)))
+        self.max_streams.map_or(asked, |most| asked.min(most))
     }
 
     /// The life of a ticket when `asked` is asked for.
@@ -105,14 +109,51 @@ fn least<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
     }
 }
 
+/// The transports that a policy can name.
+pub const TRANSPORTS: [&str; 7] = ["native", "udt", "fobs", "sabul", "tcp", "pipe", "udt4"];
+
 fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DataRate>, D::Error> {
     let text = String::deserialize(from)?;
-    parse_rate(&text).map(Some).map_err(serde::de::Error::custom)
+    match parse_rate(&text).map_err(D::Error::custom)? {
+        DataRate::ZERO => Err(D::Error::custom(
+            "max-rate is zero, which would allow no transfer: write a rate such as \"2gbit\", or \
+             leave the line out",
+        )),
+        rate => Ok(Some(rate)),
+    }
+}
+
+fn streams<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::custom(
+            "max-streams is zero, which would allow no stream: write 1 or more, or leave the line \
+             out",
+        )),
+        most => Ok(Some(most)),
+    }
+}
+
+fn transports<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    let known = TRANSPORTS.join(", ");
+    if names.is_empty() {
+        let text = format!(
+            "transports is empty, which would allow no transfer: name some of {known}, or leave \
+             the line out"
+        );
+        return Err(D::Error::custom(text));
+    }
+    match names.iter().find(|name| !TRANSPORTS.contains(&name.as_str())) {
+        Some(name) => {
+            Err(D::Error::custom(format!("`{name}` is no transport: the names are {known}")))
+        }
+        None => Ok(Some(names)),
+    }
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
-    parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
+    parse_duration(&text).map(Some).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -151,6 +192,22 @@ mod tests {
         assert_eq!((none.rate(None), none.streams(7)), (None, 7));
         for bad in ["max-rate = 5", "max-rate = '500'", "maxrate = '5gbit'", "max-streams = -1"] {
             assert!(policy(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_ceiling_that_would_allow_nothing_or_means_nothing_is_refused() {
+        let said = |text: &str| policy(text).expect_err(text).to_string();
+        for bad in ["transports = ['foo']", "transports = ['tcp', 'TCP']", "transports = []"] {
+            let text = said(bad);
+            assert!(text.contains("native, udt, fobs, sabul, tcp, pipe, udt4"), "{text}");
+        }
+        assert!(said("transports = ['foo']").contains("`foo` is no transport"));
+        assert!(said("max-streams = 0").contains("max-streams is zero"));
+        assert!(said("max-rate = '0bit'").contains("max-rate is zero"));
+        assert!(said("max-rate = '0gbit'").contains("max-rate is zero"));
+        for name in TRANSPORTS {
+            assert!(policy(&format!("transports = ['{name}']")).is_ok(), "{name}");
         }
     }
 }

@@ -45,7 +45,7 @@ use crate::life::Life;
 use crate::mtu::Mtu;
 use crate::qlog::Log;
 use crate::seam::{BATCH_BYTES, CloseReason, Event};
-use crate::stats::FlowStats;
+use crate::stats::{FlowStats, Limit};
 
 /// One packet number in so many bursts is left out, to catch an optimistic acknowledger.
 const SKIP_EVERY: u64 = 128;
@@ -76,6 +76,10 @@ pub(crate) struct Core {
     /// What the feedback measures.
     provides: Signals,
     idle_told: bool,
+    /// No data leaves before that time: a limit that the flow shares with other senders.
+    not_before: Time,
+    /// Data waits for it.
+    held: bool,
 }
 
 /// A control packet to send.
@@ -170,6 +174,8 @@ impl Core {
             next_lane: 0,
             provides,
             idle_told: true,
+            not_before: Time::ZERO,
+            held: false,
         })
     }
 
@@ -249,6 +255,16 @@ impl Core {
         Some((control, pn))
     }
 
+    /// Sender: no data leaves before `at`.
+    pub(crate) fn hold_until(&mut self, at: Time) {
+        self.not_before = at;
+    }
+
+    /// When data that waits for [`hold_until`](Self::hold_until) may leave.
+    fn held_until(&self) -> Option<Time> {
+        self.held.then_some(self.not_before)
+    }
+
     /// Whether data may leave now.
     fn begin(&mut self, now: Time) -> Option<Burst> {
         if !self.life.is_established() || self.life.is_over() {
@@ -259,6 +275,12 @@ impl Core {
             Half::UnitSender(sender) => sender.budget(now),
             _ => 0,
         };
+        self.held = budget > 0 && now < self.not_before;
+        if self.held {
+            // The sender's own pace does not matter until then.
+            self.half.payload_pending();
+            return None;
+        }
         if budget == 0 {
             return None;
         }
@@ -370,6 +392,9 @@ impl Core {
         self.rtt.gauges(&mut stats);
         stats.lanes = self.lanes.iter().filter(|lane| lane.is_open()).count() as u8;
         self.half.gauges(&self.rtt, &mut stats);
+        if self.held {
+            stats.limit = Limit::Pacing;
+        }
         stats
     }
 

@@ -32,7 +32,8 @@ impl Core {
         if !self.life.is_established() {
             return due;
         }
-        due.into_iter().chain(self.half_timeout()).chain(self.mtu_timeout()).min()
+        let half = self.half_timeout().into_iter().chain(self.held_until());
+        due.into_iter().chain(half).chain(self.mtu_timeout()).min()
     }
 
     fn half_timeout(&self) -> Option<Time> {
