@@ -164,6 +164,7 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     tcp_cc = "tcp_cc",
     tcp_info = "tcp_info",
     stream_samples = "stream_samples",
+    held_by = "held_by",
     load = "load_1m",
     source_busy = "source_busy",
     target_busy = "target_busy",

@@ -85,6 +85,9 @@ pub struct Row {
     pub tcp_info: Option<String>,
     /// What was measured with how many streams.
     pub stream_samples: Vec<StreamSample>,
+    /// What held the rate below what the path may carry: `rate` (`--rate`), `policy`, or
+    /// `peer-policy`. Such a row says nothing of its path.
+    pub held_by: Option<String>,
     /// Processes that wanted a processor in the minute before the end, in the mean.
     pub load: Option<f64>,
     /// Share of the sending machine's processors that was busy, 0 to 1.

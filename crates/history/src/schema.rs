@@ -58,6 +58,8 @@ pub(crate) const STEPS: &[&str] = &[
     // 2: what was measured with how many streams, and the way to find it by the two ends.
     "ALTER TABLE transfers ADD COLUMN stream_samples TEXT NOT NULL DEFAULT '';
     CREATE INDEX transfers_pair ON transfers (from_host, to_host, began_us);",
+    // 3: what held a transfer below what its path may carry.
+    "ALTER TABLE transfers ADD COLUMN held_by TEXT;",
 ];
 
 /// The newest schema known here.

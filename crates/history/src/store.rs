@@ -227,7 +227,8 @@ impl Store {
     /// The database's.
     pub fn stream_samples(&mut self, from: &str, to: &str, most: u32) -> Result<Vec<StreamSample>> {
         let sql = "SELECT stream_samples, streams, throughput_bps, began_us FROM transfers \
-                   WHERE from_host = $1 AND to_host = $2 AND (stream_samples <> '' \
+                   WHERE from_host = $1 AND to_host = $2 AND held_by IS NULL \
+                   AND (stream_samples <> '' \
                    OR (streams IS NOT NULL AND transport = 'tcp' AND elapsed_us >= $3)) \
                    AND throughput_bps > 0 ORDER BY began_us DESC LIMIT $4";
         let values = [

@@ -289,8 +289,9 @@ impl Assembly {
 }
 
 impl PayloadSink for Assembly {
-    fn payload(&self, at: Offset, bytes: &[u8]) {
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
         self.place_waiting(at, bytes);
+        Ok(())
     }
 }
 

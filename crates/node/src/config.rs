@@ -13,6 +13,7 @@ use crate::statefile;
 
 mod policy;
 
+pub(crate) use policy::TRANSPORTS;
 pub use policy::{Policy, PolicyError};
 
 /// The site's directory.

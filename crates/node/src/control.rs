@@ -29,7 +29,10 @@ const NICE: i32 = 5;
 /// Takes the payload that arrives on the pipe; may block for room.
 pub(crate) trait PayloadSink: Send + Sync {
     /// Places `bytes` at `at`.
-    fn payload(&self, at: Offset, bytes: &[u8]);
+    ///
+    /// # Errors
+    /// Payload may not come this way: the connection ends.
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure>;
 }
 
 /// What the reading side hands over.
@@ -362,7 +365,7 @@ impl Inbound {
                     let sink = self.payload.get().ok_or_else(|| {
                         Failure::new(FailureKind::Protocol, "payload before it was asked for")
                     })?;
-                    sink.payload(offset, &bytes);
+                    sink.payload(offset, &bytes)?;
                     self.taken += bytes.len() as u64;
                 }
                 Some(message) => {

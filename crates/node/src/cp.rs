@@ -19,6 +19,7 @@ use crate::api::{
     CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
     TransportShare,
 };
+use crate::ceilings::Ceilings;
 use crate::control;
 use crate::end::Allowed;
 use crate::handshake::{self, Ask, AskPath, AskRun, More};
@@ -229,6 +230,7 @@ fn finish(
         loss_cause: moved.causes,
         verdict: if dry { None } else { diagnosis.verdict() },
         rtt: moved.rtt,
+        held_by: moved.held.map(|by| by.word().to_owned()),
         streams: moved.streams,
         differing: watch.differing(),
         resumable,
@@ -248,6 +250,7 @@ fn ask(request: &CpRequest) -> Ask {
         ports: request.ports.map(|p| (p.first, p.last)),
         ticket: None,
         peer: Vec::new(),
+        ceilings: Ceilings::default(),
         more: More {
             tcp_cc: request.tcp_cc.clone(),
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
@@ -427,8 +430,9 @@ fn local(
     })?;
     let plan = Ask { choice: 3, ..ask(request) };
     // Between two ends of one process nothing leaves the machine: no policy on transports.
-    let limits = Allowed { transports: None, ..own_limits(request)? };
-    let plan = plan.plan(Hints::default(), &limits, request.options.rate_bps);
+    let limits = own_limits(request)?.any_transport();
+    let none = Ceilings::default();
+    let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
     let options = request.options.clone();
     let sink_stop = Stop::new(request.stop.clone());
     let transports = SinkTransports::new(plan.clone(), far.tx.clone());
@@ -477,7 +481,9 @@ fn local(
 fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     // The sink's own transports are not used: the streams are not between two ends of ours.
     let plan = Ask { choice: 3, ..ask(request) };
-    let plan = plan.plan(Hints::default(), &own_limits(request)?, request.options.rate_bps);
+    let limits = own_limits(request)?.any_transport();
+    let none = Ceilings::default();
+    let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
     if stores::is_store(&request.dest) {
         return stores::send(request, watch, plan);
     }
@@ -536,11 +542,13 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
-    let ask = Ask { ticket: far.token(), ..ask(request) };
+    let limits = own_limits(request)?;
+    let ask = Ask { ticket: far.token(), ceilings: limits.ceilings.clone(), ..ask(request) };
     // This end sends them and answers for them: it may be more than a request holds.
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
-    handshake::call(far.control(), open, &stop)?;
-    let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    let peer = handshake::call(far.control(), open, &stop)?;
+    watch.limits(&peer, &limits.ceilings);
+    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
     plan.via = via(request, &far, route);
     plan.ways = ways(request, &far)?;
     if let (None, Some(host)) = (plan.streams, request.dest.host()) {
@@ -570,10 +578,12 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     let route = request.routes.over(&request.via, &request.hops)?;
     let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
-    let ask = Ask { ticket: far.token(), ..ask(request) };
+    let limits = own_limits(request)?;
+    let ask = Ask { ticket: far.token(), ceilings: limits.ceilings.clone(), ..ask(request) };
     let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
-    handshake::call(far.control(), open, &stop)?;
-    let mut plan = ask.plan(hints(request, &far), &own_limits(request)?, request.options.rate_bps);
+    let peer = handshake::call(far.control(), open, &stop)?;
+    watch.limits(&peer, &limits.ceilings);
+    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
     plan.via = via(request, &far, route);
     plan.ways = ways(request, &far)?;
     let (control, rest) = far.split();
@@ -594,13 +604,19 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeErro
     let from = Far::connect(request, &request.sources[0], None, watch)?;
     let to = Far::connect(request, &request.dest, None, watch)?;
     let stop = Stop::new(request.stop.clone());
-    let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask(request) };
+    // What this machine's policy says counts too, and each end learns of the limits before it.
+    let own = own_limits(request)?.ceilings;
+    let ask = Ask { ceilings: own.clone(), ..ask(request) };
+    let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
     let place = paths(std::slice::from_ref(&request.dest));
     let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
-    handshake::call(to.control(), sink_open, &stop)?;
-    let from_ask = Ask { peer: to.addresses(), ticket: from.token(), ..ask(request) };
+    let to_limits = handshake::call(to.control(), sink_open, &stop)?;
+    watch.limits(&to_limits, &own);
+    let from_ask =
+        Ask { peer: to.addresses(), ticket: from.token(), ceilings: own.and(&to_limits), ..ask };
     let source_open = open(request, Role::Source, paths(&request.sources), None, &from_ask)?;
-    handshake::call(from.control(), source_open, &stop)?;
+    let from_limits = handshake::call(from.control(), source_open, &stop)?;
+    watch.limits(&from_limits, &own);
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();
     let ended = relay::run(source, sink, watch, stop);

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use packtrain_io::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome};
+use packtrain_units::DataRate;
 
 use crate::api::{NodeError, PortRange, TransportChoice};
+use crate::ceilings::Ceilings;
 use crate::config::{self, Dirs, Policy};
 use crate::control::Control;
 use crate::handshake::{self, Ask};
@@ -26,14 +28,10 @@ pub(crate) struct Allowed {
     pub(crate) read_only: bool,
     /// Only perf tests.
     pub(crate) perf_only: bool,
-    /// Ceiling of the sending rate.
-    pub(crate) rate_bps: Option<u64>,
     /// Ports for data.
     pub(crate) ports: Option<PortRange>,
-    /// The transports allowed, by name; all if none.
-    pub(crate) transports: Option<Vec<String>>,
-    /// The most TCP streams.
-    pub(crate) streams: Option<u32>,
+    /// Rate, streams and transports.
+    pub(crate) ceilings: Ceilings,
 }
 
 impl Allowed {
@@ -47,19 +45,33 @@ impl Allowed {
         });
         let policy =
             Policy::load(&dirs).map_err(|e| NodeError::new(FailureKind::Usage, e.to_string()))?;
-        Ok(Self {
-            rate_bps: policy.max_rate.map(packtrain_units::DataRate::as_bps),
+        let ceilings = Ceilings {
+            rate_bps: policy.max_rate.map(DataRate::as_bps),
             transports: policy.transports,
             streams: policy.max_streams,
-            ..Self::default()
-        })
+        };
+        Ok(Self { ceilings: ceilings.checked(), ..Self::default() })
+    }
+}
+
+impl Allowed {
+    /// The same with a ceiling of the rate, or the lower one where there is one.
+    pub(crate) fn with_rate(mut self, rate: Option<DataRate>) -> Self {
+        let rates = [rate.map(DataRate::as_bps), self.ceilings.rate_bps];
+        self.ceilings.rate_bps = rates.into_iter().flatten().min();
+        self
+    }
+
+    /// Within one process, or to a server of another kind, no transport of ours is used.
+    pub(crate) fn any_transport(mut self) -> Self {
+        self.ceilings.transports = None;
+        self
     }
 }
 
 impl Ask {
-    /// How transports are to be set up at an end with these hints.
-    pub(crate) fn plan(&self, hints: Hints, allowed: &Allowed, rate_bps: Option<u64>) -> Plan {
-        let choice = match self.choice {
+    fn transport(&self) -> TransportChoice {
+        match self.choice {
             1 => TransportChoice::Native,
             2 => TransportChoice::Tcp,
             3 => TransportChoice::Pipe,
@@ -67,21 +79,35 @@ impl Ask {
             5 => TransportChoice::Fobs,
             6 => TransportChoice::Sabul,
             _ => TransportChoice::Auto,
-        };
+        }
+    }
+
+    /// How transports are to be set up at an end with these hints, where the other end has the
+    /// limits `peer` and the user asked for a rate.
+    pub(crate) fn plan(
+        &self,
+        hints: Hints,
+        allowed: &Allowed,
+        peer: &Ceilings,
+        rate_bps: Option<u64>,
+    ) -> Plan {
+        let choice = self.transport();
+        let ceilings = allowed.ceilings.and(peer);
+        let rate = allowed.ceilings.rate(peer, rate_bps);
         let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);
         let asked = asked.map(|(first, last)| PortRange { first, last });
-        let rate_bps = [rate_bps, allowed.rate_bps].into_iter().flatten().min();
         Plan {
             choice,
             cc: self.cc.clone(),
             background: self.background,
             // Zero leaves the number to the source.
             streams: (self.streams > 0).then_some(self.streams),
-            most_streams: allowed.streams.unwrap_or(MOST_STREAMS).clamp(1, MOST_STREAMS),
+            most_streams: ceilings.streams.unwrap_or(MOST_STREAMS).clamp(1, MOST_STREAMS),
             earlier: Vec::new(),
             kernel: self.more.kernel(),
-            allowed: allowed.transports.clone(),
-            rate_bps,
+            allowed: ceilings.transports,
+            rate_bps: rate.map(|(rate, _)| rate),
+            rate_by: rate.map(|(_, by)| by),
             ports: allowed.ports.or(asked),
             via: None,
             ways: None,
@@ -107,6 +133,7 @@ pub(crate) fn serve(
     let admitted = Ask::decode(&open.channel).and_then(|ask| {
         let allowed = admit(&ask)?;
         check(&open, &ask, &allowed)?;
+        check_transports(&ask, &allowed.ceilings, &ask.ceilings)?;
         Ok((ask, allowed))
     });
     let (ask, allowed) = admitted.map_err(refuse)?;
@@ -114,15 +141,16 @@ pub(crate) fn serve(
         hints.peer.clone_from(&ask.peer);
     }
     let far = hints.peer.first().map(|address| address.to_canonical().to_string());
-    let mut plan = ask.plan(hints, &allowed, open.options.rate_bps);
+    let mut plan = ask.plan(hints, &allowed, &ask.ceilings, open.options.rate_bps);
     if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
         plan.earlier = observer.earlier(&far);
     }
     observer.asked(&open, ask.perf.as_ref().map(|test| test.parallel), plan.choice.name());
-    control.tx.send(&Message::Opened(Opened { channel: Vec::new() }));
+    control.tx.send(&Message::Opened(Opened { channel: allowed.ceilings.encode() }));
     if let Some(test) = &ask.perf {
         let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
-        let done = perf::called(control, plan, open.role, test, stop);
+        let parallel = allowed.ceilings.and(&ask.ceilings).streams;
+        let done = perf::called(control, plan, open.role, (test, parallel), stop);
         return done.map(|moved| (empty, moved));
     }
     let tx = control.tx.clone();
@@ -150,6 +178,32 @@ pub(crate) fn serve(
     };
     tx.close();
     Ok(ended)
+}
+
+/// What was asked for must be allowed by both policies: this is told, rather than tried in vain.
+fn check_transports(ask: &Ask, own: &Ceilings, caller: &Ceilings) -> Result<(), Failure> {
+    let choice = ask.transport();
+    if choice.fits(own.transports.as_ref()) && choice.fits(own.and(caller).transports.as_ref()) {
+        return Ok(());
+    }
+    let list = |ceilings: &Ceilings| match &ceilings.transports {
+        Some(names) => names.join(", "),
+        None => "all".to_owned(),
+    };
+    let text = match choice {
+        TransportChoice::Auto => format!(
+            "policy leaves no transport for --transport auto: the server's allows {}, the \
+             caller's {}",
+            list(own),
+            list(caller)
+        ),
+        choice => format!(
+            "the server's policy does not allow --transport {}: it allows {}",
+            choice.name(),
+            list(own)
+        ),
+    };
+    Err(Failure::new(FailureKind::NotAuthorised, text))
 }
 
 fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {

@@ -73,6 +73,7 @@ pub fn from_history(keep: &Keep, asked: &Asked) -> Result<Vec<Measurement>, Hist
         row.from_host == asked.from
             && row.to_host == asked.to
             && row.bytes_moved >= asked.least
+            && row.held_by.is_none()
             && row.throughput > DataRate::ZERO
     });
     Ok(counts
@@ -133,7 +134,7 @@ fn route_to(depot: &Place) -> Result<Arc<Route>, NodeError> {
 pub fn known_paths(keep: &Keep) -> Result<Vec<(String, String, usize)>, HistoryError> {
     let mut known: Vec<(String, String, usize)> = Vec::new();
     for row in find(keep, &Wanted::default())? {
-        if row.throughput == DataRate::ZERO {
+        if row.throughput == DataRate::ZERO || row.held_by.is_some() {
             continue;
         }
         match known.iter_mut().find(|(from, to, _)| *from == row.from_host && *to == row.to_host) {

@@ -1,11 +1,12 @@
 //! The first words on a control connection: who speaks which versions, and what is to be done.
 
 use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
-use packtrain_transfer::{Failure, FailureKind, Opened};
+use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use crate::api::TransportChoice;
+use crate::ceilings::Ceilings;
 use crate::control::{Control, Incoming};
 use crate::session::Stop;
 use crate::transports::TcpSettings;
@@ -36,6 +37,8 @@ pub(crate) struct Ask {
     pub(crate) ticket: Option<[u8; 16]>,
     /// Where the other end of the data is, if it is not the caller.
     pub(crate) peer: Vec<std::net::IpAddr>,
+    /// The limits that the caller has to keep, and those of the end that it has asked before.
+    pub(crate) ceilings: Ceilings,
     /// What older ends do not know of.
     #[serde(skip)]
     pub(crate) more: More,
@@ -101,6 +104,7 @@ impl Ask {
         let (mut ask, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| {
             Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
         })?;
+        ask.ceilings = ask.ceilings.checked();
         if let Ok((more, rest)) = postcard::take_from_bytes(rest) {
             ask.more = more;
             if let Ok((path, rest)) = postcard::take_from_bytes(rest) {
@@ -172,13 +176,13 @@ fn check(message: Message) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The caller's part: greets, asks, waits for agreement.
-pub(crate) fn call(control: &Control, open: Open, stop: &Stop) -> Result<Opened, Failure> {
+/// The caller's part: greets, asks, waits for agreement; gives the limits of the called end.
+pub(crate) fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
     control.tx.send(&hello());
     check(next(control, stop)?)?;
     control.tx.send(&Message::Open(open));
     match next(control, stop)? {
-        Message::Opened(opened) => Ok(opened),
+        Message::Opened(opened) => Ceilings::decode(&opened.channel),
         Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
         _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
     }

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod authorized;
+mod ceilings;
 pub mod config;
 pub mod cp;
 pub mod demo;

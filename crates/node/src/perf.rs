@@ -16,6 +16,7 @@ use crate::api::{
     CpuUse, LossCause, NodeError, Notice, NoticeLevel, PerfClientRequest, PerfInterval,
     PerfOutcome, PerfReporter, PerfServerRequest, TransportChoice,
 };
+use crate::ceilings::HeldBy;
 use crate::control::{Control, Incoming};
 use crate::end::Allowed;
 use crate::handshake::{self, Ask, More, PerfAsk};
@@ -24,7 +25,7 @@ use crate::keys;
 use crate::serve::{Door, Listening, Served, run_server};
 use crate::session::Stop;
 use crate::tickets::TicketBook;
-use crate::transports::{Hints, Moved, Plan};
+use crate::transports::{Hints, MOST_STREAMS, Moved, Plan};
 use crate::tunnel;
 use crate::udt4;
 use flows::{Receiving, Sending};
@@ -42,7 +43,14 @@ enum Word {
     /// Receiver: useful bytes so far, and its processor use.
     Have { bytes: u64, user_ns: u64, system_ns: u64, last: bool },
     /// Sender: no more will come.
-    Over { retransmitted: u64, rtt_ns: Option<u64>, user_ns: u64, system_ns: u64 },
+    Over {
+        retransmitted: u64,
+        rtt_ns: Option<u64>,
+        user_ns: u64,
+        system_ns: u64,
+        /// What held its rate down, as the sender sees it.
+        held: Option<HeldBy>,
+    },
 }
 
 impl Word {
@@ -109,6 +117,7 @@ struct Sum {
     receiver: CpuUse,
     /// Only the sending end knows.
     losses: LossCause,
+    held: Option<HeldBy>,
 }
 
 /// The sending end of a test.
@@ -166,13 +175,14 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
                 sum.elapsed = now.since(start);
                 let (retransmitted, rtt, _) = sending.state();
                 (sum.retransmitted, sum.rtt, sum.sender) = (retransmitted, rtt, since(begin_cpu));
-                sum.losses = sending.losses();
+                (sum.losses, sum.held) = (sending.losses(), sending.held());
                 sending.close();
                 Word::Over {
                     retransmitted,
                     rtt_ns: rtt.map(Duration::as_nanos),
                     user_ns: sum.sender.user.as_nanos(),
                     system_ns: sum.sender.system.as_nanos(),
+                    held: sum.held,
                 }
                 .send(control);
                 ended = Some(now);
@@ -214,7 +224,8 @@ fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Res
         };
         match word {
             Some(Word::Offers(offers)) => receiving.start(&offers)?,
-            Some(Word::Over { retransmitted, rtt_ns, user_ns, system_ns }) => {
+            Some(Word::Over { retransmitted, rtt_ns, user_ns, system_ns, held }) => {
+                sum.held = held.map(HeldBy::seen_from_peer).or(receiving.held());
                 sum.bytes = have;
                 sum.elapsed = first.map_or(Duration::ZERO, |first| now.since(first));
                 sum.retransmitted = retransmitted;
@@ -255,10 +266,10 @@ pub(crate) fn called(
     control: Control,
     plan: Plan,
     role: Role,
-    ask: &PerfAsk,
+    (ask, most): (&PerfAsk, Option<u32>),
     stop: Stop,
 ) -> Result<Moved, Failure> {
-    let parallel = ask.parallel.clamp(1, 64);
+    let parallel = ask.parallel.min(most.unwrap_or(MOST_STREAMS)).clamp(1, MOST_STREAMS);
     let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
     let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
     let result = match role {
@@ -270,6 +281,7 @@ pub(crate) fn called(
         shares: vec![(plan.choice.name().to_owned(), ByteCount(sum.bytes))],
         retransmitted: ByteCount(sum.retransmitted),
         rtt: sum.rtt,
+        held: sum.held,
         ..Moved::default()
     })
 }
@@ -315,6 +327,7 @@ fn measure(
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
+    let limits = Allowed::by_policy()?;
     let parallel = request.parallel.max(1);
     let ask = Ask {
         perf: Some(PerfAsk {
@@ -330,6 +343,7 @@ fn measure(
         ports: None,
         ticket: tunnel.token,
         peer: Vec::new(),
+        ceilings: limits.ceilings.clone(),
         more: More {
             tcp_cc: request.tcp_cc.clone(),
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
@@ -346,9 +360,15 @@ fn measure(
         channel: ask.encode(),
     };
     let stop = Stop::new(request.stop.clone());
-    handshake::call(&tunnel.control, open, &stop)?;
+    let peer = handshake::call(&tunnel.control, open, &stop)?;
+    if let Some(text) = peer.notice(&limits.ceilings, rate_bps, Some(parallel)) {
+        reporter.notice(&Notice::new(NoticeLevel::Info, text));
+    }
+    // The called end does the same.
+    let most = limits.ceilings.and(&peer).streams;
+    let parallel = most.map_or(parallel, |most| parallel.min(most));
     let hints = Hints { peer: tunnel.peer.clone(), own: tunnel.local.into_iter().collect() };
-    let plan = ask.plan(hints, &Allowed::by_policy()?, rate_bps);
+    let plan = ask.plan(hints, &limits, &peer, rate_bps);
     let mut intervals = Intervals::new(request.interval, reporter);
     let mut tell = |now: Now| intervals.note(&now);
     let test = Test {
@@ -373,6 +393,7 @@ fn measure(
             loss_cause: sum.losses,
             cpu_sender: Some(sum.sender),
             cpu_receiver: Some(sum.receiver),
+            held_by: sum.held.map(|by| by.word().to_owned()),
             failure: None,
         },
         Err(failure) => PerfOutcome {
@@ -460,6 +481,7 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
                         elapsed,
                         retransmitted: moved.retransmitted,
                         rtt: moved.rtt,
+                        held_by: moved.held.map(|by| by.word().to_owned()),
                         ..PerfOutcome::default()
                     },
                     Err(failure) => {

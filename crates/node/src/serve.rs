@@ -330,9 +330,8 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
         base: Allowed {
             root: Some(root),
             read_only: request.read_only,
-            rate_bps: request.rate.map(packtrain_units::DataRate::as_bps),
             ports: request.ports,
-            ..Allowed::by_policy()?
+            ..Allowed::by_policy()?.with_rate(request.rate)
         },
     };
     let (tell, told) = crossbeam_channel::unbounded::<Served>();

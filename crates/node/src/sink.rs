@@ -196,7 +196,7 @@ impl<'a> Runner<'a> {
             files::start_meta(Arc::clone(&target), Arc::clone(&meters), answer, sync.clone());
         let root = Arc::clone(&opened.root);
         let journal = Journal { root, place: opened.journal.clone(), file: None };
-        let _ = setup.control.payload.set(Arc::new(assembly.clone()));
+        let _ = setup.control.payload.set(setup.transports.pipe(&assembly));
         Ok(Self {
             setup,
             sink,

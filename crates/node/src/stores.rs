@@ -28,7 +28,6 @@ use std::path::{Path, PathBuf};
 
 use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
-use packtrain_units::DataRate;
 use url::Url;
 
 use crate::api::{CpRequest, Location, NodeError};
@@ -61,7 +60,7 @@ pub(crate) fn fetch(
             Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
         }
     };
-    let rate = plan.rate_bps.map(DataRate::from_bps);
+    let pace = body::Pace::new(&plan);
     let (near, far) = control::pair().map_err(|e| {
         NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
@@ -99,7 +98,7 @@ pub(crate) fn fetch(
             payload,
             count,
             most,
-            rate,
+            pace,
             stop: Stop::new(request.stop.clone()),
             name,
         };
@@ -160,7 +159,7 @@ pub(crate) fn send(
         options: request.options.clone(),
         observer,
         crew: crew::Crew::new(count, most, false),
-        pace: body::Pace::new(plan.rate_bps.map(DataRate::from_bps)),
+        pace: body::Pace::new(&plan),
         stop: Stop::new(request.stop.clone()),
     };
     Ok(send::run(setup)?)

@@ -5,6 +5,7 @@
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
 pub(crate) mod beside;
+mod intake;
 mod look;
 mod mover;
 pub(crate) mod offer;
@@ -18,13 +19,15 @@ pub(crate) mod udp;
 
 use std::sync::Arc;
 
+use packtrain_io::limit::RateLimiter;
 use packtrain_proto::FeedbackKind;
 use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{LossCause, PortRange, StreamsReport, TransportChoice};
+use crate::ceilings::{HELD, HeldBy, RECEIVE_BURST, SEND_BURST};
 use crate::route::Via;
 use crate::ways::Ways;
 
@@ -52,7 +55,10 @@ pub(crate) struct Plan {
     pub(crate) kernel: TcpSettings,
     /// Give way to other traffic.
     pub(crate) background: bool,
+    /// The ceiling of the transfer's rate, over all transports together.
     pub(crate) rate_bps: Option<u64>,
+    /// Whose ceiling that is.
+    pub(crate) rate_by: Option<HeldBy>,
     pub(crate) ports: Option<PortRange>,
     /// The depots that this end's connections go over; only the caller's do.
     pub(crate) via: Option<Via>,
@@ -108,10 +114,23 @@ impl Plan {
     }
 
     fn takes(&self, one: TransportChoice) -> bool {
-        let auto = self.choice == TransportChoice::Auto && !BY_NAME.contains(&one);
-        let asked = auto || self.choice == one;
         let listed = |names: &Vec<String>| names.iter().any(|name| name == one.name());
-        asked && self.allowed.as_ref().is_none_or(listed)
+        self.choice.includes(one) && self.allowed.as_ref().is_none_or(listed)
+    }
+
+    /// What all that this end sends is held to, if anything.
+    pub(crate) fn send_limiter(&self) -> Option<RateLimiter> {
+        self.rate_bps.map(|rate| RateLimiter::new(DataRate::from_bps(rate), SEND_BURST))
+    }
+
+    /// What all that this end receives is held to, if anything.
+    pub(crate) fn receive_limiter(&self) -> Option<RateLimiter> {
+        self.rate_bps.map(|rate| RateLimiter::new(DataRate::from_bps(rate), RECEIVE_BURST))
+    }
+
+    /// Whose ceiling held the transfer, if its limiter did for long enough.
+    pub(crate) fn held_by(&self, limiter: Option<&RateLimiter>) -> Option<HeldBy> {
+        self.rate_by.filter(|_| limiter.is_some_and(|limiter| limiter.limited() >= HELD))
     }
 
     fn port_range(&self) -> packtrain_io::udp::PortRange {
@@ -146,6 +165,8 @@ pub(crate) struct Moved {
     pub(crate) causes: LossCause,
     /// Least round trip.
     pub(crate) rtt: Option<Duration>,
+    /// What held its rate down, as this end sees it.
+    pub(crate) held: Option<HeldBy>,
     /// What the TCP streams did; a word of its own on the wire.
     #[serde(skip)]
     pub(crate) streams: Option<StreamsReport>,

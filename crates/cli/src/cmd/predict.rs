@@ -58,7 +58,9 @@ fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
         Some(to) => (args.sender.clone().unwrap_or_else(history::this_machine), to.clone()),
         None => {
             let rows = history::find(&keep, &Wanted::default()).map_err(unreadable)?;
-            let newest = rows.into_iter().find(|row| !row.stream_samples.is_empty());
+            let newest = rows
+                .into_iter()
+                .find(|row| !row.stream_samples.is_empty() && row.held_by.is_none());
             let row = newest.ok_or_else(|| {
                 missing(
                     "the history has no measurement of TCP streams: copy something with \

@@ -94,6 +94,7 @@ pub(crate) fn whole(row: &Row) {
     say("packets lost", count(row.packets_lost));
     say("host drops", count(row.host_drops));
     say("loss cause", row.loss_cause.clone().unwrap_or_default());
+    say("held by", row.held_by.clone().unwrap_or_default());
     say("verdict", row.verdict.clone().unwrap_or_default());
     say("TCP control", row.tcp_cc.clone().unwrap_or_default());
     say("TCP_INFO", row.tcp_info.clone().unwrap_or_default());

@@ -127,6 +127,27 @@ impl TransportChoice {
             Self::Udt4 => "udt4",
         }
     }
+
+    /// Whether the transport `one` is part of this choice. Those under another feedback are only
+    /// used by their names.
+    pub(crate) fn includes(self, one: Self) -> bool {
+        let auto = matches!(one, Self::Native | Self::Tcp | Self::Pipe);
+        self == one || (self == Self::Auto && auto)
+    }
+
+    /// Whether a list of transports has one of this choice; no list has all.
+    pub(crate) fn fits(self, listed: Option<&Vec<String>>) -> bool {
+        const ALL: [TransportChoice; 6] = [
+            TransportChoice::Native,
+            TransportChoice::Tcp,
+            TransportChoice::Pipe,
+            TransportChoice::Udt,
+            TransportChoice::Fobs,
+            TransportChoice::Sabul,
+        ];
+        let listed = |one: &Self| listed.is_none_or(|names| names.iter().any(|n| n == one.name()));
+        ALL.into_iter().filter(|one| self.includes(*one)).any(|one| listed(&one))
+    }
 }
 
 /// Ports from the first to the last, both included; first <= last.
@@ -158,6 +179,9 @@ pub struct Outcome {
     pub loss_cause: LossCause,
     /// One sentence on what bounded the transfer, if known.
     pub verdict: Option<String>,
+    /// What held the rate below what the path may carry, if something did: `rate` for `--rate`,
+    /// `policy` for this end's limits, `peer-policy` for the other end's.
+    pub held_by: Option<String>,
     /// The smallest round trip seen, if one was measured.
     pub rtt: Option<Duration>,
     /// What the TCP streams did, if there were any.

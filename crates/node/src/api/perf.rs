@@ -125,6 +125,9 @@ pub struct PerfOutcome {
     pub cpu_sender: Option<CpuUse>,
     /// Processor use of the receiving end, if known.
     pub cpu_receiver: Option<CpuUse>,
+    /// What held the rate below what the path may carry, if something did: `rate` for `--rate`,
+    /// `policy` for this end's limits, `peer-policy` for the other end's.
+    pub held_by: Option<String>,
     /// What ended it early, if anything did.
     pub failure: Option<Failure>,
 }

@@ -41,7 +41,9 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A transport.
-    #[error("this site's policy does not allow --transport {asked}: it allows {allowed} (transports in policy.toml)")]
+    #[error(
+        "this site's policy does not allow --transport {asked}: it allows {allowed} (transports in policy.toml)"
+    )]
     Transport {
         /// The one asked for.
         asked: String,
@@ -110,7 +112,7 @@ fn least<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
 }
 
 /// The transports that a policy can name.
-pub const TRANSPORTS: [&str; 7] = ["native", "udt", "fobs", "sabul", "tcp", "pipe", "udt4"];
+pub(crate) const TRANSPORTS: [&str; 7] = ["native", "udt", "fobs", "sabul", "tcp", "pipe", "udt4"];
 
 fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DataRate>, D::Error> {
     let text = String::deserialize(from)?;

@@ -22,8 +22,9 @@ use crate::transports::offer::Word;
 struct Forward(ControlSender);
 
 impl PayloadSink for Forward {
-    fn payload(&self, at: Offset, bytes: &[u8]) {
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
         self.0.send_payload(at, Slice::owned(at, bytes.to_vec()));
+        Ok(())
     }
 }
 

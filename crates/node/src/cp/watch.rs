@@ -10,7 +10,8 @@ use packtrain_object::SourceName;
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::api::{CpRequest, Location, NodeError, Notice, ProgressSnapshot, Reporter};
+use crate::api::{CpRequest, Location, NodeError, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+use crate::ceilings::Ceilings;
 use crate::diagnose::Part;
 use crate::diagnose::book::Book;
 use crate::session::Observer;
@@ -26,6 +27,8 @@ pub(super) struct Watch<'a> {
     differing: AtomicU64,
     transport: Mutex<String>,
     book: Book,
+    /// The rate and the streams that were asked for.
+    asked: (Option<u64>, Option<u32>),
 }
 
 #[derive(Default)]
@@ -72,7 +75,9 @@ impl<'a> Watch<'a> {
         let to = String::from_utf8_lossy(request.dest.path()).into_owned();
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
         let book = Book::open(request.row(), what, request.history.clone(), here, far);
-        Self { reporter, rate: Mutex::default(), differing: AtomicU64::new(0), transport, book }
+        let asked = (request.options.rate_bps, request.streams);
+        let (rate, differing) = (Mutex::default(), AtomicU64::new(0));
+        Self { reporter, rate, differing, transport, book, asked }
     }
 
     /// Files that differ or are missing, as far as reports told.
@@ -87,6 +92,13 @@ impl<'a> Watch<'a> {
 
     pub(super) fn say(&self, notice: Notice) {
         self.reporter.notice(&notice);
+    }
+
+    /// The other end has limits, which are told where they change something.
+    pub(super) fn limits(&self, peer: &Ceilings, own: &Ceilings) {
+        if let Some(text) = peer.notice(own, self.asked.0, self.asked.1) {
+            self.say(Notice::new(NoticeLevel::Info, text));
+        }
     }
 
     fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {

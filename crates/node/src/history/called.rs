@@ -99,6 +99,7 @@ pub(crate) fn outcome_of(
         streams: moved.streams.clone(),
         loss_cause: moved.causes.clone(),
         rtt: moved.rtt,
+        held_by: moved.held.map(|by| by.word().to_owned()),
         summary: outcome.summary,
         elapsed,
         failure: outcome.failure.clone(),

@@ -132,6 +132,7 @@ pub(crate) fn finish_cp(row: &mut Row, outcome: &Outcome) {
     row.loss_cause = outcome.loss_cause.cause.clone().or_else(|| row.loss_cause.take());
     row.p_cpu = outcome.loss_cause.p_cpu.or(row.p_cpu);
     row.verdict.clone_from(&outcome.verdict);
+    row.held_by.clone_from(&outcome.held_by);
     row.exit_code = Some(outcome.exit_code().into());
     if let Some(report) = &outcome.streams {
         of_streams(row, report);
@@ -205,6 +206,7 @@ pub(crate) fn finish_perf(row: &mut Row, outcome: &PerfOutcome) {
     row.rtt = outcome.rtt;
     row.loss_cause.clone_from(&outcome.loss_cause.cause);
     row.p_cpu = outcome.loss_cause.p_cpu;
+    row.held_by.clone_from(&outcome.held_by);
     row.exit_code = Some(outcome.exit_code().into());
     end(row, outcome.failure.as_ref(), false);
 }

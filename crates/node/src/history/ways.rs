@@ -59,6 +59,10 @@ fn forecasts<'a>(
     for row in rows {
         let streams = alike.streams.is_none_or(|n| row.streams == Some(n));
         let congestion = alike.congestion.is_none() || row.tcp_cc == alike.congestion;
+        // What was held says nothing of the way.
+        if row.held_by.is_some() {
+            continue;
+        }
         if row.from_host != from || row.transport != "tcp" || !streams || !congestion {
             continue;
         }
@@ -153,6 +157,8 @@ mod tests {
             row("bc", 999),
             row("b via e:1", 5),
             Row { streams: Some(9), ..row("b", 999) },
+            Row { held_by: Some("rate".to_owned()), ..row("b", 1) },
+            Row { held_by: Some("policy".to_owned()), ..row("b via f:1", 1) },
             Row { tcp_cc: Some("cubic".to_owned()), ..row("b", 999) },
             chosen,
         ];

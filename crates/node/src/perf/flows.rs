@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use packtrain_io::flow::{FlowEvent, FlowHandle};
+use packtrain_io::limit::RateLimiter;
 use packtrain_io::udp::UdpSocket;
 use packtrain_object::RangeSet;
 use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
@@ -14,6 +15,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset};
 
 use crate::api::{LossCause, TransportChoice};
+use crate::ceilings::HeldBy;
 use crate::transports::beside::Channels;
 use crate::transports::offer::{FlowOffer, Offer};
 use crate::transports::perf_parts::PerfTcp;
@@ -35,6 +37,8 @@ fn fatal(text: impl Into<String>) -> Failure {
 /// The sending end's flows.
 pub(super) struct Sending {
     plan: Plan,
+    /// What all flows together are held to.
+    limiter: Option<RateLimiter>,
     bound: Vec<(Vec<UdpSocket>, FlowOffer)>,
     flows: Vec<FlowHandle>,
     tcp: Option<PerfTcp>,
@@ -53,6 +57,7 @@ impl Sending {
         let native = plan.choice != TransportChoice::Tcp;
         let mut this = Self {
             plan: plan.clone(),
+            limiter: plan.send_limiter(),
             bound: Vec::new(),
             flows: Vec::new(),
             tcp: None,
@@ -67,7 +72,9 @@ impl Sending {
             this.bound.push((udp::bind(plan).map_err(fatal)?, udp::offer()));
         }
         if !native {
-            this.tcp = Some(PerfTcp::new(plan, None).map_err(|e| fatal(e.to_string()))?);
+            this.tcp = Some(
+                PerfTcp::new(plan, None, this.limiter.clone()).map_err(|e| fatal(e.to_string()))?,
+            );
         }
         Ok(this)
     }
@@ -111,7 +118,8 @@ impl Sending {
             };
             let go = Arc::new(AtomicBool::new(self.channels.is_none()));
             let pattern = Pattern::new(Arc::clone(&go));
-            let mut handle = udp::start_sender(&self.plan, sockets, &flow, peer, pattern, events)
+            let keys = (&flow, self.limiter.clone());
+            let mut handle = udp::start_sender(&self.plan, sockets, keys, peer, pattern, events)
                 .map_err(fatal)?;
             handle.assign(Offset(0)..Offset(self.share));
             if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
@@ -147,6 +155,11 @@ impl Sending {
         } else {
             "no flow came up"
         }
+    }
+
+    /// What held the rate down, if anything did.
+    pub(super) fn held(&self) -> Option<HeldBy> {
+        self.plan.held_by(self.limiter.as_ref())
     }
 
     pub(super) fn failed(&self) -> Option<Failure> {
@@ -193,6 +206,7 @@ impl Sending {
 /// The receiving end's flows.
 pub(super) struct Receiving {
     plan: Plan,
+    limiter: Option<RateLimiter>,
     bound: Vec<Vec<UdpSocket>>,
     flows: Vec<FlowHandle>,
     tcp: Option<PerfTcp>,
@@ -204,6 +218,7 @@ impl Receiving {
     pub(super) fn new(plan: &Plan, parallel: u32, bytes: Arc<AtomicU64>) -> Result<Self, Failure> {
         let mut this = Self {
             plan: plan.clone(),
+            limiter: plan.receive_limiter(),
             bound: Vec::new(),
             flows: Vec::new(),
             tcp: None,
@@ -211,8 +226,11 @@ impl Receiving {
             bytes,
         };
         if plan.choice == TransportChoice::Tcp {
-            let into = Some(Arc::clone(&this.bytes));
-            this.tcp = Some(PerfTcp::new(plan, into).map_err(|e| fatal(e.to_string()))?);
+            let into = Arc::clone(&this.bytes);
+            this.tcp = Some(
+                PerfTcp::new(plan, Some((into, parallel)), this.limiter.clone())
+                    .map_err(|e| fatal(e.to_string()))?,
+            );
         } else {
             for _ in 0..parallel {
                 this.bound.push(udp::bind(plan).map_err(fatal)?);
@@ -243,8 +261,9 @@ impl Receiving {
                 return Err(fatal("the sender offers no keys"));
             };
             let count = Count::new(Arc::clone(&self.bytes));
+            let keys = (flow, self.limiter.clone());
             let mut handle =
-                udp::start_receiver(&self.plan, sockets, flow, peer, count, |_: FlowEvent| {})
+                udp::start_receiver(&self.plan, sockets, keys, peer, count, |_: FlowEvent| {})
                     .map_err(fatal)?;
             if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
                 channels.add(flow.id, beside, || {});
@@ -255,6 +274,11 @@ impl Receiving {
             channels.connect(&self.plan, peer, HEAD_START);
         }
         Ok(())
+    }
+
+    /// What held the rate down, if anything did.
+    pub(super) fn held(&self) -> Option<HeldBy> {
+        self.plan.held_by(self.limiter.as_ref())
     }
 
     pub(super) fn close(&mut self) {

@@ -1,6 +1,5 @@
 //! What a request carries: nothing, a few bytes, or part of a file.
 
-use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +9,12 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use packtrain_io::clock;
 use packtrain_io::disk::SourceFile;
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_io::limit::RateLimiter;
+use packtrain_units::{ByteCount, Duration};
 use tokio::time::Sleep;
+
+use crate::ceilings::{HELD, HeldBy};
+use crate::transports::Plan;
 
 /// How much of a file is read at once.
 const STEP: u64 = 128 << 10;
@@ -19,28 +22,31 @@ const STEP: u64 = 128 << 10;
 /// The rate that all streams together keep to.
 #[derive(Debug)]
 pub(super) struct Pace {
-    rate: Option<DataRate>,
-    due: Mutex<Time>,
+    limiter: Option<RateLimiter>,
+    by: Option<HeldBy>,
 }
 
 impl Pace {
-    /// So much a second; as much as there is, if none.
-    pub(super) fn new(rate: Option<DataRate>) -> Self {
-        Self { rate, due: Mutex::new(Time::ZERO) }
+    /// That of a plan.
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { limiter: plan.send_limiter(), by: plan.rate_by }
     }
 
     /// Whether there is any.
     pub(super) fn is_set(&self) -> bool {
-        self.rate.is_some()
+        self.limiter.is_some()
     }
 
-    /// How long to wait before so many bytes may go.
+    /// How long to wait after so many bytes went.
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
-        let Some(rate) = self.rate else { return Duration::ZERO };
-        let now = clock::now();
-        let mut due = self.due.lock();
-        *due = (*due).max(now) + rate.time_for(bytes);
-        due.since(now)
+        let Some(limiter) = &self.limiter else { return Duration::ZERO };
+        limiter.charge(bytes).since(clock::now())
+    }
+
+    /// Whose ceiling held the transfer, if one did.
+    pub(super) fn held(&self) -> Option<HeldBy> {
+        let limiter = self.limiter.as_ref().filter(|limiter| limiter.limited() >= HELD);
+        self.by.filter(|_| limiter.is_some())
     }
 }
 

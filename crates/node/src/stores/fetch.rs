@@ -14,8 +14,9 @@ use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,
 };
-use packtrain_units::{DataRate, Duration, Offset, Time};
+use packtrain_units::{Duration, Offset, Time};
 
+use super::body::Pace;
 use super::crew::Count;
 use super::lines::{FetchNews, Lines, Parts};
 use super::list::{self, Asked, Found};
@@ -42,7 +43,7 @@ pub(super) struct Setup<'a> {
     pub(super) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
     pub(super) count: Count,
     pub(super) most: u32,
-    pub(super) rate: Option<DataRate>,
+    pub(super) pace: Pace,
     pub(super) stop: Stop,
     /// What it is called: `https`, `http` or `s3`.
     pub(super) name: &'static str,
@@ -90,7 +91,7 @@ pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved, Vec<Check>) {
         client,
         objects: Arc::clone(&objects),
         payload,
-        rate: setup.rate,
+        pace: setup.pace,
         count,
         most: setup.most,
         tell: Box::new(move |item| {
@@ -193,6 +194,7 @@ impl Runner<'_> {
             shares,
             retransmitted: self.lines.twice(),
             rtt: self.lines.min_rtt(),
+            held: self.lines.limited_by(),
             streams: self.lines.report(),
             ..Moved::default()
         }

@@ -11,7 +11,7 @@ use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -23,6 +23,7 @@ use super::ledger::{Ledger, Take};
 use super::remote::{Objects, Remote};
 use super::wire::{Client, Connection};
 use crate::api::StreamsReport;
+use crate::ceilings::HeldBy;
 use crate::control::PayloadSink;
 use crate::runtime;
 use crate::transports::LineId;
@@ -62,7 +63,7 @@ pub(super) struct Parts {
     pub(super) objects: Objects,
     /// Where bytes go.
     pub(super) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
-    pub(super) rate: Option<DataRate>,
+    pub(super) pace: Pace,
     pub(super) count: Count,
     pub(super) most: u32,
     pub(super) tell: Box<dyn Fn(FetchNews) + Send + Sync>,
@@ -94,13 +95,13 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { client, objects, payload, rate, count, most, tell } = parts;
+        let Parts { client, objects, payload, pace, count, most, tell } = parts;
         let crew = Crew::new(count, most, true);
         let shared = Shared {
             client,
             objects,
             payload,
-            pace: Pace::new(rate),
+            pace,
             ledger: Mutex::default(),
             work: Notify::new(),
             sockets: crew.sockets(),
@@ -219,6 +220,11 @@ impl Lines {
         self.shared.ledger().twice()
     }
 
+    /// Whose ceiling of the rate held the transfer, if one did.
+    pub(super) fn limited_by(&self) -> Option<HeldBy> {
+        self.shared.pace.held()
+    }
+
     /// The least round trip.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
         self.crew.min_rtt()
@@ -261,7 +267,10 @@ impl Shared {
     pub(super) fn place(&self, at: Offset, bytes: &[u8]) {
         let Some(payload) = self.payload.get() else { return };
         let begun = clock::now();
-        tokio::task::block_in_place(|| payload.payload(at, bytes));
+        tokio::task::block_in_place(|| {
+            // Nothing refuses payload within one process.
+            let _ = payload.payload(at, bytes);
+        });
         self.held.fetch_add(clock::now().since(begun).as_nanos(), Ordering::Relaxed);
     }
 

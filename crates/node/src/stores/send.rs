@@ -279,7 +279,8 @@ impl Runner<'_> {
         let streams = self.crew.report(ByteCount::ZERO);
         let retransmitted = streams.as_ref().map_or(ByteCount::ZERO, |s| s.retransmitted);
         let rtt = self.crew.min_rtt();
-        let moved = Moved { shares, retransmitted, rtt, streams, ..Moved::default() };
+        let held = self.work.pace.held();
+        let moved = Moved { shares, retransmitted, rtt, streams, held, ..Moved::default() };
         let outcome = Outcome { summary: self.summary, failure: self.failure, failed: self.failed };
         (outcome, moved)
     }

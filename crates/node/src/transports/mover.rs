@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use packtrain_io::clock;
+use packtrain_io::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_transfer::{TransportEvent, TransportId};
-use packtrain_units::{ByteCount, DataRate, Offset};
+use packtrain_units::{ByteCount, Offset};
 
 use super::TransportNews;
 use crate::control::spawn;
@@ -74,7 +74,7 @@ impl Mover {
         name: &str,
         reader: Reader,
         tell: Tell,
-        rate: Option<DataRate>,
+        limiter: Option<RateLimiter>,
         mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
@@ -82,7 +82,6 @@ impl Mover {
         let mover = Self(Arc::new(Shared { state, changed, waiting, id, tell }));
         let this = mover.clone();
         spawn(name, move || {
-            let mut due = clock::now();
             while let Some(range) = this.next() {
                 this.waits(Waiting::Bytes);
                 // Not to be had: verified meanwhile, or the reader is closing.
@@ -109,11 +108,10 @@ impl Mover {
                         continue;
                     };
                     this.sending(part.clone());
-                    if let Some(rate) = rate {
+                    if let Some(limiter) = &limiter {
                         this.waits(Waiting::Pace);
-                        // Behind the schedule, by waiting for bytes, nothing is made up for.
-                        due = due.max(clock::now()) + rate.time_for(part.end.since(part.start));
-                        std::thread::sleep(due.since(clock::now()).to_std());
+                        let wait = limiter.reserve(part.end.since(part.start));
+                        std::thread::sleep(wait.to_std());
                     }
                     this.waits(Waiting::Out);
                     if !send(part.start, slice) {

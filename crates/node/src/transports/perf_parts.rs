@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use packtrain_io::limit::RateLimiter;
 use packtrain_io::tcp::{TcpInfo, tcp_info};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,6 +16,10 @@ use super::tcp::{Tasks, TcpEnd, TcpStream};
 
 /// Bytes handed to TLS at once.
 const WRITE: usize = 256 << 10;
+/// The same under a ceiling of the rate.
+const LIMITED_WRITE: usize = 32 << 10;
+/// A stream that waits for the ceiling looks this often whether the test is over.
+const NAP: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// TCP streams of a test.
 pub(crate) struct PerfTcp {
@@ -27,6 +32,9 @@ pub(crate) struct PerfTcp {
 struct Shared {
     /// Where the receiver counts; none at the sender.
     into: Option<Arc<AtomicU64>>,
+    /// How many streams a receiver still takes.
+    left: AtomicU32,
+    limiter: Option<RateLimiter>,
     up: Mutex<Option<Arc<AtomicU64>>>,
     share: AtomicU64,
     over: AtomicBool,
@@ -34,9 +42,16 @@ struct Shared {
 }
 
 impl PerfTcp {
-    /// Listens; a receiver counts into `into`.
-    pub(crate) fn new(plan: &Plan, into: Option<Arc<AtomicU64>>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { into, ..Shared::default() });
+    /// Listens; a receiver counts into `into`, and takes so many streams. All of them together
+    /// keep to `limiter`.
+    pub(crate) fn new(
+        plan: &Plan,
+        into: Option<(Arc<AtomicU64>, u32)>,
+        limiter: Option<RateLimiter>,
+    ) -> std::io::Result<Self> {
+        let (into, left) = into.map_or((None, 0), |(into, streams)| (Some(into), streams));
+        let shared =
+            Arc::new(Shared { into, left: AtomicU32::new(left), limiter, ..Shared::default() });
         let this = Arc::clone(&shared);
         let tasks = Tasks::default();
         let running = tasks.clone();
@@ -88,29 +103,54 @@ impl PerfTcp {
 }
 
 impl Shared {
+    /// Bytes at once: less where they are counted out.
+    fn step(&self) -> usize {
+        if self.limiter.is_some() { LIMITED_WRITE } else { WRITE }
+    }
+
+    /// Waits until so many bytes may go.
+    async fn wait(&self, bytes: usize) {
+        let Some(limiter) = &self.limiter else { return };
+        let mut left = limiter.reserve(ByteCount(bytes as u64)).to_std();
+        while !left.is_zero() && !self.over.load(Ordering::Acquire) {
+            let nap = left.min(NAP);
+            tokio::time::sleep(nap).await;
+            left -= nap;
+        }
+    }
+
     fn run(self: &Arc<Self>, tasks: &Tasks, mut stream: TcpStream) {
         let this = Arc::clone(self);
+        let left = |n: u32| n.checked_sub(1);
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        if self.into.is_some() && self.left.fetch_update(order.0, order.1, left).is_err() {
+            // More than the test has.
+            return;
+        }
         if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
             self.sockets.lock().push(socket);
         }
         tasks.spawn(async move {
             if let Some(into) = &this.into {
-                let mut buffer = vec![0; WRITE];
+                let mut buffer = vec![0; this.step()];
                 while let Ok(n) = stream.read(&mut buffer).await {
                     if n == 0 {
                         return;
                     }
                     into.fetch_add(n as u64, Ordering::Relaxed);
+                    this.wait(n).await;
                 }
                 return;
             }
             if let Some(up) = &*this.up.lock() {
                 up.fetch_add(1, Ordering::Relaxed);
             }
-            let buffer: Vec<u8> = (0..WRITE).map(|n| ((n * 31) >> 3) as u8).collect();
+            let step = this.step();
+            let buffer: Vec<u8> = (0..step).map(|n| ((n * 31) >> 3) as u8).collect();
             let mut left = this.share.load(Ordering::Acquire);
             while left > 0 && !this.over.load(Ordering::Acquire) {
-                let step = left.min(WRITE as u64) as usize;
+                let step = left.min(step as u64) as usize;
+                this.wait(step).await;
                 if stream.write_all(&buffer[..step]).await.is_err() {
                     return;
                 }

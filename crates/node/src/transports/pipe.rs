@@ -1,8 +1,8 @@
 //! The pipe: payload inside the control connection. Always there, dear: it shares one TCP flow
 //! with ssh's own encryption, and everything else waits behind it.
 
+use packtrain_io::limit::RateLimiter;
 use packtrain_transfer::TransportId;
-use packtrain_units::DataRate;
 
 use super::mover::{Mover, Tell};
 use crate::control::ControlSender;
@@ -13,7 +13,9 @@ pub(super) fn start(
     control: ControlSender,
     reader: Reader,
     tell: Tell,
-    rate: Option<DataRate>,
+    limiter: Option<RateLimiter>,
 ) -> Mover {
-    Mover::start(id, "pipe", reader, tell, rate, move |at, slice| control.send_payload(at, slice))
+    Mover::start(id, "pipe", reader, tell, limiter, move |at, slice| {
+        control.send_payload(at, slice)
+    })
 }

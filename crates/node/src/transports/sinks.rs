@@ -13,12 +13,14 @@ use packtrain_transfer::message::{Message, Role};
 use packtrain_units::{DataRate, Duration, Time};
 
 use super::beside::Channels;
+use super::intake::Intake;
 use super::offer::{Offer, Word};
-use super::tcp::{Connector, MOST_STREAMS, Tasks, TcpEnd};
+use super::tcp::{Connector, Tasks, TcpEnd};
 use super::{Moved, Plan, udp};
 use crate::api::{Notice, StreamsReport};
 use crate::assembly::Assembly;
-use crate::control::ControlSender;
+use crate::ceilings::HeldBy;
+use crate::control::{ControlSender, PayloadSink};
 use crate::diagnose::{Buffers, Net};
 
 /// The source connects first; the sink tries the other way round a little later.
@@ -62,6 +64,8 @@ impl Redial {
 /// All transports of a sink.
 pub(crate) struct SinkTransports {
     plan: Plan,
+    /// What may come in, over all transports together.
+    intake: Intake,
     control: ControlSender,
     udp: Udp,
     tcp: Option<TcpEnd>,
@@ -91,6 +95,7 @@ impl SinkTransports {
     /// Binds, listens and makes the peer an offer.
     pub(crate) fn new(plan: Plan, control: ControlSender) -> Self {
         Self {
+            intake: Intake::new(&plan),
             plan,
             control,
             udp: Udp::Off,
@@ -130,11 +135,11 @@ impl SinkTransports {
             let assembly = assembly.clone();
             let tasks = Tasks::default();
             let running = tasks.clone();
-            let redial = self.redial.clone();
+            let (redial, intake) = (self.redial.clone(), self.intake.clone());
             let up = move |stream| {
                 let redial = redial.clone();
                 let broke = move || redial.again();
-                super::tcp::wire::receive(&running, stream, assembly.clone(), broke);
+                super::tcp::wire::receive(&running, stream, &intake, assembly.clone(), broke);
             };
             if let Ok(end) = TcpEnd::listen(&self.plan, &tasks, up) {
                 // Over depots only this end connects.
@@ -150,6 +155,11 @@ impl SinkTransports {
         if let Some(offer) = self.early.take() {
             self.connect(&offer);
         }
+    }
+
+    /// What takes the payload that comes over the control connection.
+    pub(crate) fn pipe(&self, assembly: &Assembly) -> Arc<dyn PayloadSink> {
+        self.intake.pipe(assembly.clone())
     }
 
     /// The peer's offer.
@@ -214,7 +224,8 @@ impl SinkTransports {
                 let first = sockets.first().and_then(|s| s.buffer_sizes().ok());
                 // The other end may have fewer.
                 self.sizes = first.map(|sizes| (sizes, sockets.len().min(offer.udp.len())));
-                match udp::start_receiver(&self.plan, sockets, &flow, offer, assembly, events) {
+                let keys = (&flow, self.intake.limiter().cloned());
+                match udp::start_receiver(&self.plan, sockets, keys, offer, assembly, events) {
                     Ok(mut handle) => {
                         if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
                             channels.add(flow.id, beside, || {});
@@ -234,7 +245,7 @@ impl SinkTransports {
     /// The source cannot reach this end, which it can: it wants so many streams from here.
     fn invited(&mut self, wanted: u32) {
         let Some(connector) = &self.connector else { return };
-        let wanted = wanted.min(MOST_STREAMS);
+        let wanted = wanted.min(self.plan.most_streams);
         for _ in self.connected..wanted {
             if self.plan.via.is_some() {
                 self.redial.dial(Duration::ZERO);
@@ -260,7 +271,7 @@ impl SinkTransports {
         if self.plan.ways.is_none() {
             return;
         }
-        for _ in 0..wanted.min(MOST_STREAMS) {
+        for _ in 0..wanted.min(self.plan.most_streams) {
             let control = self.control.clone();
             let failed = move |why: String| {
                 control.send(&Message::Channel(Word::NoWay(way, why).encode()));
@@ -311,6 +322,9 @@ impl SinkTransports {
         self.redial.again.store(MOST_AGAIN, Ordering::Relaxed);
         (self.tcp, self.channels) = (None, None);
         let mut moved = std::mem::take(&mut self.moved);
+        // The source told it as it sees it.
+        let told = moved.held.map(HeldBy::seen_from_peer);
+        moved.held = told.or(self.plan.held_by(self.intake.limiter()));
         if let (Some(ways), Some(streams)) = (&self.plan.ways, &mut moved.streams) {
             // The source gave its reasons; what was found out here comes before them.
             streams.way_reasons.splice(..0, ways.told());

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use packtrain_io::clock;
 use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
+use packtrain_io::limit::RateLimiter;
 use packtrain_io::udp::UdpSocket;
 use packtrain_plan::route::WayId;
 use packtrain_proto::{CloseReason, Event};
 use packtrain_transfer::message::{Message, Role};
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
 
 use super::beside::{self, Channels};
 use super::look::Look;
@@ -69,6 +70,8 @@ enum Udp {
 /// All transports of a source.
 pub(crate) struct SourceTransports {
     plan: Plan,
+    /// What all transports together are held to.
+    limiter: Option<RateLimiter>,
     started: Time,
     alone_since: Time,
     control: Option<ControlSender>,
@@ -97,6 +100,7 @@ pub(crate) struct SourceTransports {
 impl SourceTransports {
     pub(crate) fn new(plan: Plan) -> Self {
         Self {
+            limiter: plan.send_limiter(),
             plan,
             started: clock::now(),
             alone_since: clock::now(),
@@ -164,7 +168,8 @@ impl SourceTransports {
                 tell: Arc::clone(&tell),
                 control: control.tx.clone(),
                 reader: reader.clone(),
-                rate: self.rate(),
+                limiter: self.limiter.clone(),
+                most: self.plan.most_streams,
                 ways: self.plan.ways.clone(),
             }));
         }
@@ -190,7 +195,8 @@ impl SourceTransports {
                 let tell = Arc::clone(&tell);
                 let ready = Arc::clone(&tell);
                 let events = move |e| tell(TransportNews::Internal(Internal::Udp(Box::new(e))));
-                match udp::start_sender(&self.plan, sockets, &flow, offer, payload, events) {
+                let keys = (&flow, self.limiter.clone());
+                match udp::start_sender(&self.plan, sockets, keys, offer, payload, events) {
                     Ok(mut handle) => {
                         if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
                             let up = move || ready(TransportNews::Internal(Internal::BesideUp));
@@ -248,11 +254,6 @@ impl SourceTransports {
     /// Whether depots are in between.
     pub(crate) fn is_relayed(&self) -> bool {
         self.plan.relayed
-    }
-
-    /// The ceiling of each transport.
-    fn rate(&self) -> Option<DataRate> {
-        self.plan.rate_bps.map(DataRate::from_bps)
     }
 
     /// Whether a TCP stream is up.
@@ -318,10 +319,17 @@ impl SourceTransports {
         } else if now.since(self.alone_since) >= GIVE_UP {
             self.alone_since = now;
             let name = self.plan.choice.name();
-            let text = format!(
-                "nothing gets through by {name} between the two ends: open its ports (--ports), or \
-                 let --transport auto choose"
-            );
+            let text = match &self.plan.allowed {
+                Some(allowed) => format!(
+                    "nothing gets through by {name} between the two ends, and policy allows only \
+                     {}: open its ports (--ports)",
+                    allowed.join(", ")
+                ),
+                None => format!(
+                    "nothing gets through by {name} between the two ends: open its ports (--ports), \
+                     or let --transport auto choose"
+                ),
+            };
             return vec![TransportNews::Hopeless(temporary(text))];
         }
         if let Some(failure) = self.nothing_left(now) {
@@ -344,7 +352,7 @@ impl SourceTransports {
             observer.notice(&Notice::new(NoticeLevel::Warning, text));
         }
         self.look.piped(now);
-        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.rate()));
+        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.limiter.clone()));
         vec![TransportNews::Up(PIPE, RANK_PIPE)]
     }
 
@@ -533,7 +541,8 @@ impl SourceTransports {
         }
         let tcp = self.streams.as_ref().map_or(ByteCount::ZERO, Streams::moved);
         let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
-        let mut moved = Moved::default();
+        let held = self.plan.held_by(self.limiter.as_ref());
+        let mut moved = Moved { held, ..Moved::default() };
         let mut udp = ByteCount::ZERO;
         if let Some(last) = &self.last {
             let flow = &last.flow;

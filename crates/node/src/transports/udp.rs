@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use packtrain_cc::ControllerConfig;
 use packtrain_io::flow::{self, FlowEvent, FlowHandle};
+use packtrain_io::limit::RateLimiter;
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy};
 use packtrain_proto::{
-    FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placement, Role, Suite, Variant,
+    FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite, Variant,
 };
-use packtrain_units::{ByteCount, DataRate};
+use packtrain_units::{ByteCount, DataRate, Offset};
 
 use packtrain_transfer::FailureKind;
 
@@ -117,7 +118,7 @@ fn config(role: Role, plan: &Plan, flow: &FlowOffer, peer: &Offer, lanes: usize)
 pub(crate) fn start_sender<P: Payload + Send + 'static>(
     plan: &Plan,
     mut sockets: Vec<UdpSocket>,
-    flow: &FlowOffer,
+    (flow, limiter): (&FlowOffer, Option<RateLimiter>),
     peer: &Offer,
     payload: P,
     events: impl FnMut(FlowEvent) + Send + 'static,
@@ -142,14 +143,18 @@ pub(crate) fn start_sender<P: Payload + Send + 'static>(
     });
     let controller = packtrain_cc::build(name, &controller).map_err(|e| e.to_string())?;
     let flow = Flow::new(config, Some(controller), now).map_err(|e| e.to_string())?;
-    flow::spawn_sender(sockets, flow, payload, events).map_err(|e| e.to_string())
+    match limiter {
+        Some(limiter) => flow::spawn_limited_sender(sockets, flow, limiter, payload, events),
+        None => flow::spawn_sender(sockets, flow, payload, events),
+    }
+    .map_err(|e| e.to_string())
 }
 
 /// Starts the receiving end.
 pub(crate) fn start_receiver<Q: Placement + Send + 'static>(
     plan: &Plan,
     mut sockets: Vec<UdpSocket>,
-    flow: &FlowOffer,
+    (flow, limiter): (&FlowOffer, Option<RateLimiter>),
     peer: &Offer,
     placement: Q,
     events: impl FnMut(FlowEvent) + Send + 'static,
@@ -158,5 +163,31 @@ pub(crate) fn start_receiver<Q: Placement + Send + 'static>(
     sockets.truncate(lanes);
     let config = config(Role::Receiver, plan, flow, peer, lanes);
     let flow = Flow::new(config, None, clock::now()).map_err(|e| e.to_string())?;
-    flow::spawn_receiver(sockets, flow, placement, events).map_err(|e| e.to_string())
+    match limiter {
+        Some(limiter) => {
+            flow::spawn_receiver(sockets, flow, Limited { placement, limiter }, events)
+        }
+        None => flow::spawn_receiver(sockets, flow, placement, events),
+    }
+    .map_err(|e| e.to_string())
+}
+
+/// Refuses what comes faster than its limit: it is not acknowledged, and the sender repeats it.
+struct Limited<Q> {
+    placement: Q,
+    limiter: RateLimiter,
+}
+
+impl<Q: Placement> Placement for Limited<Q> {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        if self.limiter.try_take(ByteCount(bytes.len() as u64)) {
+            self.placement.place(at, bytes)
+        } else {
+            Placed::NoRoom
+        }
+    }
+
+    fn room(&self) -> ByteCount {
+        self.placement.room()
+    }
 }

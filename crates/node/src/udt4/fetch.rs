@@ -14,12 +14,13 @@ use packtrain_object::RelPath;
 use packtrain_socket::{Error, Options, Socket};
 use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Time, TokenBucket};
 
 use super::{FLOW_WINDOW, LONGEST_NAME, LOOK, failure, in_clear, lookup, options};
 use crate::api::{
     CpRequest, Location, NodeError, Outcome, ProgressSnapshot, Reporter, TransportShare,
 };
+use crate::ceilings::{HELD, HeldBy, SEND_BURST};
 use crate::paths::show;
 use crate::session::Stop;
 use crate::sink::{free_file, kind_of};
@@ -57,7 +58,8 @@ pub(crate) fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outc
     let address = lookup(host, *port)?;
     let mut target = Target::open(&request.dest, path)?;
     let rate = request.options.rate_bps.map(DataRate::from_bps);
-    let mut call = Call { socket: dial(address, whom)?, whom, stop, heard: clock::now() };
+    let mut call =
+        Call { socket: dial(address, whom)?, whom, stop, heard: clock::now(), held: false };
     let moved = call.size(path).and_then(|size| {
         target.expect(size)?;
         let mut progress = Progress { reporter, size, told: begun, begun: clock::now() };
@@ -82,6 +84,7 @@ pub(crate) fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outc
         transport: "udt4".to_owned(),
         shares: vec![TransportShare { name: "udt4".to_owned(), bytes: ByteCount(got) }],
         rtt: (!rtt.is_zero()).then_some(rtt),
+        held_by: call.held.then(|| HeldBy::Rate.word().to_owned()),
         failure,
         ..Outcome::default()
     })
@@ -107,6 +110,8 @@ struct Call<'a> {
     stop: Stop,
     /// When something came.
     heard: Time,
+    /// The ceiling of the rate held it.
+    held: bool,
 }
 
 impl Call<'_> {
@@ -146,7 +151,8 @@ impl Call<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
         let mut piece = vec![0; PIECE];
-        let begun = clock::now();
+        // No reader is to take more than a moment's worth at once after a silence.
+        let mut bucket = rate.map(|rate| TokenBucket::new(rate, SEND_BURST));
         while target.at < size {
             let want = piece.len().min((size - target.at).try_into().unwrap_or(usize::MAX));
             let got = self.read(&mut piece[..want])?;
@@ -156,7 +162,10 @@ impl Call<'_> {
             target.write(&piece[..got])?;
             progress.tell(target.at);
             // Who reads slower is sent less: the window that we advertise closes.
-            let due = rate.map(|rate| begun + rate.time_for(ByteCount(target.at)));
+            let due = bucket.as_mut().map(|bucket| {
+                bucket.charge(clock::now(), ByteCount(got as u64));
+                bucket.due()
+            });
             while due.is_some_and(|due| due > clock::now()) && self.stop.asked().is_none() {
                 let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
                 std::thread::sleep(left.min(LOOK).to_std());
@@ -165,6 +174,7 @@ impl Call<'_> {
         }
         progress.told = Time::ZERO;
         progress.tell(target.at);
+        self.held = bucket.is_some_and(|bucket| bucket.limited(clock::now()) >= HELD);
         Ok(())
     }
 

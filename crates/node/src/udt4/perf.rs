@@ -9,22 +9,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use packtrain_io::clock;
+use packtrain_io::limit::RateLimiter;
 use packtrain_socket::{Error, Listener, Options, Perf, Socket};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::{FLOW_WINDOW, LOOK, address, failure, in_clear, lookup, options};
 use crate::api::{
     NodeError, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter,
     PerfServerRequest, StopHandle,
 };
+use crate::ceilings::{RECEIVE_BURST, SEND_BURST};
 use crate::control::spawn;
+use crate::end::Allowed;
 use crate::perf::{Intervals, Now, cpu, since, split_host};
 
 /// Connections tested at a time; more are turned away.
 const MOST_CLIENTS: usize = 64;
 /// Bytes handed over at a time.
 const BLOCK: usize = 256 << 10;
+/// Bytes read at once under a ceiling of the rate.
+const LIMITED_READ: usize = 64 << 10;
 /// How long the last bytes may take to be acknowledged.
 const LAST_WORD: Duration = Duration::from_secs(60);
 /// The longest that a stranger may have us send.
@@ -73,11 +78,26 @@ fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, E
 }
 
 /// Takes what comes until the peer closes.
-fn take(socket: &Socket, taken: &AtomicU64, over: &dyn Fn() -> bool) -> Result<(), Error> {
+///
+/// Who reads slower is sent less: the window that we advertise closes.
+fn take(
+    socket: &Socket,
+    taken: &AtomicU64,
+    limiter: Option<&RateLimiter>,
+    over: &dyn Fn() -> bool,
+) -> Result<(), Error> {
+    let most = if limiter.is_some() { LIMITED_READ } else { usize::MAX };
     while !over() {
-        match socket.skip(usize::MAX) {
+        match socket.skip(most) {
             Ok(0) => return Ok(()),
-            Ok(n) => drop(taken.fetch_add(n as u64, Ordering::Relaxed)),
+            Ok(n) => {
+                taken.fetch_add(n as u64, Ordering::Relaxed);
+                let due = limiter.map(|limiter| limiter.charge(ByteCount(n as u64)));
+                while due.is_some_and(|due| due > clock::now()) && !over() {
+                    let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
+                    std::thread::sleep(left.min(LOOK).to_std());
+                }
+            }
             Err(Error::TimedOut) => {}
             Err(e) => return Err(e),
         }
@@ -110,9 +130,12 @@ pub(crate) fn client(
     reporter.notice(&in_clear());
     let address = lookup(&host, port)?;
     let linger = if request.bytes.is_some() { LAST_WORD } else { Duration::ZERO };
-    let options = test_options(options(request.cc.as_ref(), request.rate), linger);
+    // The ceiling is that of all connections together.
+    let parallel = request.parallel.max(1);
+    let share = request.rate.map(|rate| DataRate::from_bps(rate.as_bps() / u64::from(parallel)));
+    let options = test_options(options(request.cc.as_ref(), share), linger);
     let mut sockets = Vec::new();
-    for _ in 0..request.parallel.max(1) {
+    for _ in 0..parallel {
         let socket = Socket::connect(address, &options).map_err(|e| failure(&address, &e))?;
         socket.set_recv_timeout(Some(LOOK));
         socket.set_send_timeout(Some(LOOK));
@@ -220,6 +243,8 @@ fn fetch(
     intervals: &mut Intervals<'_>,
 ) -> PerfOutcome {
     let count = sockets.len() as u64;
+    let limiter = request.rate.map(|rate| RateLimiter::new(rate, SEND_BURST));
+    let limiter = limiter.as_ref();
     let running = AtomicUsize::new(sockets.len());
     let taken = AtomicU64::new(0);
     let begun = clock::now();
@@ -237,9 +262,9 @@ fn fetch(
                     let mut words = MAGIC.to_vec();
                     words.extend_from_slice(&millis.to_le_bytes());
                     words.extend_from_slice(&bytes.unwrap_or(0).to_le_bytes());
-                    let ended = socket
-                        .send_all(&words)
-                        .and_then(|()| take(socket, taken, &|| over.load(Ordering::Relaxed)));
+                    let ended = socket.send_all(&words).and_then(|()| {
+                        take(socket, taken, limiter, &|| over.load(Ordering::Relaxed))
+                    });
                     running.fetch_sub(1, Ordering::AcqRel);
                     ended
                 })
@@ -280,7 +305,9 @@ pub(crate) fn server(
 ) -> Result<(), NodeError> {
     reporter.notice(&in_clear());
     let at = address(&request.listen)?;
-    let options = test_options(options(request.cc.as_ref(), None), LAST_WORD);
+    // The site's ceiling, for each connection: nothing tells which of them are one test.
+    let rate = Allowed::by_policy()?.ceilings.rate_bps.map(DataRate::from_bps);
+    let options = test_options(options(request.cc.as_ref(), rate), LAST_WORD);
     let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
     listener.set_timeout(Some(LOOK));
     reporter.listening(listener.local_addr(), None);
@@ -307,7 +334,7 @@ pub(crate) fn server(
         active += 1;
         let (stop, tell) = (request.stop.clone(), tell.clone());
         spawn("pt-udt4", move || {
-            let outcome = one(&socket, &stop);
+            let outcome = one(&socket, rate, &stop);
             drop(socket);
             let _ = tell.send((peer.to_string(), outcome));
         });
@@ -316,7 +343,8 @@ pub(crate) fn server(
 }
 
 /// One connection of a client.
-fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
+fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcome {
+    let limiter = rate.map(|rate| RateLimiter::new(rate, RECEIVE_BURST));
     socket.set_recv_timeout(Some(LOOK));
     socket.set_send_timeout(Some(LOOK));
     let begin_cpu = cpu();
@@ -329,7 +357,7 @@ fn one(socket: &Socket, stop: &StopHandle) -> PerfOutcome {
         first = clock::now();
         taken.store(head.len() as u64, Ordering::Relaxed);
         match reverse {
-            None => take(socket, &taken, &over),
+            None => take(socket, &taken, limiter.as_ref(), &over),
             Some((time, bytes)) => {
                 sends = true;
                 taken.store(0, Ordering::Relaxed);

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_io::clock;
+use packtrain_io::limit::RateLimiter;
 use packtrain_io::tcp::{TcpInfo, tcp_info, tune};
 use packtrain_object::ChunkIndex;
 use packtrain_plan::route::{Seen, WayId};
 use packtrain_transfer::{TransportEvent, TransportId};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 
 use super::book::{Book, LineId, Take, Wanted};
@@ -29,6 +30,8 @@ use crate::transports::sources::Internal;
 const UNSENT: Duration = Duration::from_millis(10);
 const UNSENT_LEAST: ByteCount = ByteCount(64 << 10);
 const UNSENT_MOST: ByteCount = ByteCount(2 << 20);
+/// A stream that waits for the ceiling of the rate looks again after this.
+const PACE: std::time::Duration = std::time::Duration::from_millis(100);
 /// A stream that has something it may not take looks again after this.
 const LATER: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -42,6 +45,8 @@ struct Shared {
     all: Notify,
     sockets: Mutex<BTreeMap<LineId, Socket>>,
     waiting: AtomicU8,
+    /// What the transport shares with others, if there is a ceiling.
+    limiter: Option<RateLimiter>,
     id: TransportId,
     tell: Tell,
 }
@@ -74,7 +79,7 @@ impl Group {
         id: TransportId,
         reader: Reader,
         tell: Tell,
-        rate: Option<DataRate>,
+        limiter: Option<RateLimiter>,
     ) -> Self {
         let group = Self(Arc::new(Shared {
             book: Mutex::default(),
@@ -83,11 +88,12 @@ impl Group {
             all: Notify::new(),
             sockets: Mutex::default(),
             waiting: AtomicU8::new(Waiting::Work as u8),
+            limiter,
             id,
             tell,
         }));
         let feeder = group.clone();
-        spawn("tcp-feed", move || feeder.feed(&reader, rate));
+        spawn("tcp-feed", move || feeder.feed(&reader));
         group
     }
 
@@ -115,17 +121,10 @@ impl Group {
         if out { Waiting::Out } else { one }
     }
 
-    fn feed(&self, reader: &Reader, rate: Option<DataRate>) {
-        let mut due = clock::now();
+    fn feed(&self, reader: &Reader) {
         while let Some(wanted) = self.next() {
             self.waits(Waiting::Bytes);
             for slice in self.read(reader, &wanted) {
-                if let Some(rate) = rate {
-                    self.waits(Waiting::Pace);
-                    // Behind the schedule, by waiting for bytes, nothing is made up for.
-                    due = due.max(clock::now()) + rate.time_for(ByteCount(slice.1.len() as u64));
-                    std::thread::sleep(due.since(clock::now()).to_std());
-                }
                 self.book().read(&wanted.from(slice.0), slice.1);
                 self.0.ready.notify_one();
             }
@@ -143,7 +142,12 @@ impl Group {
             if let Some(wanted) = book.next() {
                 return Some(wanted);
             }
-            self.waits(if book.is_idle() { Waiting::Work } else { Waiting::Out });
+            let paced = self.0.limiter.as_ref().is_some_and(|one| one.due() > clock::now());
+            self.waits(match (book.is_idle(), paced) {
+                (true, _) => Waiting::Work,
+                (false, true) => Waiting::Pace,
+                (false, false) => Waiting::Out,
+            });
             self.0.room.wait(&mut book);
         }
     }
@@ -199,11 +203,33 @@ impl Group {
             let (ready, all) = (self.0.ready.notified(), self.0.all.notified());
             let take = {
                 let mut book = self.book();
-                let take = book.take(clock::now(), line);
-                if matches!(take, Take::Piece(..)) {
-                    self.0.room.notify_all();
+                let now = clock::now();
+                let wait = match &self.0.limiter {
+                    // Under the lock, so that no two streams use the same room.
+                    Some(limiter) if !book.is_closed() => limiter.due().since(now),
+                    _ => Duration::ZERO,
+                };
+                if wait.is_zero() {
+                    let take = book.take(now, line);
+                    if let Take::Piece(_, slice) = &take {
+                        if let Some(limiter) = &self.0.limiter {
+                            limiter.charge(ByteCount(slice.len() as u64));
+                        }
+                        self.0.room.notify_all();
+                    }
+                    Ok(take)
+                } else {
+                    Err(wait)
                 }
-                take
+            };
+            let take = match take {
+                Ok(take) => take,
+                Err(wait) => {
+                    // The word that woke it may have been for another.
+                    self.0.ready.notify_one();
+                    tokio::time::sleep(wait.to_std().min(PACE)).await;
+                    continue;
+                }
             };
             match take {
                 Take::Piece(at, slice) => return Some((at, slice)),

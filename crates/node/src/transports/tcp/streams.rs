@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use packtrain_io::clock;
+use packtrain_io::limit::RateLimiter;
 use packtrain_plan::route::WayId;
 use packtrain_plan::streams::Sample;
 use packtrain_transfer::message::Message;
 use packtrain_transfer::{TransportEvent, TransportId};
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use super::auto::Auto;
 use super::group::{Group, Reading};
@@ -88,6 +89,8 @@ pub(in crate::transports) struct Streams {
     control: ControlSender,
     connector: Option<Connector>,
     doors: BTreeMap<WayId, Door>,
+    /// The most streams that either end allows.
+    most: u32,
     /// Where there are ways to choose from.
     helm: Option<Helm>,
     /// How many the peer was asked to have.
@@ -114,25 +117,29 @@ pub(in crate::transports) struct Parts {
     pub(in crate::transports) tell: Tell,
     pub(in crate::transports) control: ControlSender,
     pub(in crate::transports) reader: Reader,
-    pub(in crate::transports) rate: Option<DataRate>,
+    pub(in crate::transports) limiter: Option<RateLimiter>,
+    /// The most streams that either end allows.
+    pub(in crate::transports) most: u32,
     /// The ways to choose from.
     pub(in crate::transports) ways: Option<Arc<Ways>>,
 }
 
 impl Streams {
     pub(in crate::transports) fn new(parts: Parts) -> Self {
-        let Parts { id, rank, count, modest, tasks, tell, control, reader, rate, ways } = parts;
+        let Parts { id, rank, count, modest, tasks, tell, control, reader, limiter, most, ways } =
+            parts;
         Self {
             id,
             rank,
-            group: Group::start(id, reader, Arc::clone(&tell), rate),
+            group: Group::start(id, reader, Arc::clone(&tell), limiter),
             count,
             tasks,
             tell,
             control,
             connector: None,
             doors: BTreeMap::from([(WayId::DIRECT, Door::default())]),
-            helm: ways.map(Helm::new),
+            most,
+            helm: ways.filter(|_| most > 1).map(Helm::new),
             invited: 1,
             broken: 0,
             up: false,
@@ -146,7 +153,9 @@ impl Streams {
 
     /// There are ways to choose from.
     pub(in crate::transports) fn choose_from(&mut self, ways: Arc<Ways>) {
-        self.helm = Some(Helm::new(ways));
+        if self.most > 1 {
+            self.helm = Some(Helm::new(ways));
+        }
     }
 
     /// The streams that are up, as a transport.
@@ -168,7 +177,12 @@ impl Streams {
     fn wanted(&mut self) -> u32 {
         self.modest &= !self.group.is_used();
         let modest = self.modest && matches!(self.count, Count::Auto(_));
-        if modest { 1 } else { self.count.wanted().clamp(1, MOST_STREAMS) }
+        // While it changes from one way to another both have streams.
+        let most = match &self.helm {
+            Some(_) if self.most < MOST_STREAMS => self.most / 2,
+            _ => self.most,
+        };
+        if modest { 1 } else { self.count.wanted().clamp(1, most.clamp(1, MOST_STREAMS)) }
     }
 
     /// How many there are to be on each way.

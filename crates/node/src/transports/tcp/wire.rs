@@ -3,13 +3,14 @@
 
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
-use packtrain_units::Offset;
+use packtrain_units::{ByteCount, Offset};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::book::LineId;
 use super::group::Group;
 use super::{Tasks, TcpStream};
 use crate::assembly::Assembly;
+use crate::transports::intake::Intake;
 
 /// Starts the two tasks of a stream at its sending end.
 pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream) {
@@ -60,9 +61,11 @@ pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream
 pub(in crate::transports) fn receive(
     tasks: &Tasks,
     stream: TcpStream,
+    intake: &Intake,
     assembly: Assembly,
     broke: impl FnOnce() + Send + 'static,
 ) {
+    let intake = intake.clone();
     tasks.spawn(async move {
         let watched = stream.get_ref().0.line();
         let broke = move |error: std::io::Error| {
@@ -72,40 +75,50 @@ pub(in crate::transports) fn receive(
             broke();
         };
         let (mut input, mut output) = tokio::io::split(stream);
-        let mut buffer = vec![0; MAX_DATA];
-        let mut total = 0u64;
-        loop {
-            let mut header = [0; 12];
-            match input.read(&mut header[..1]).await {
-                Ok(0) => return,
-                Ok(_) => {
-                    if let Err(error) = input.read_exact(&mut header[1..]).await {
-                        return broke(error);
-                    }
+        // A stream counts from its first byte on: of those that both ends made at once, the
+        // source leaves all but those it wants unused.
+        let mut header = [0; 12];
+        match input.read(&mut header[..1]).await {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) => return broke(error),
+        }
+        let place = intake.stream();
+        let take = async {
+            let mut buffer = vec![0; MAX_DATA];
+            let mut total = 0u64;
+            loop {
+                input.read_exact(&mut header[1..]).await?;
+                let (at, size) = header.split_at(8);
+                let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
+                let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
+                // Longer or farther than ever sent: the peer is broken, and nothing is taken by
+                // its word.
+                let beyond = at.saturating_add(size as u64) > SPACE_END.get();
+                if size > MAX_DATA || beyond {
+                    return Ok(());
                 }
-                Err(error) => return broke(error),
-            }
-            let (at, size) = header.split_at(8);
-            let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
-            let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
-            // Longer or farther than ever sent: the peer is broken, and nothing is taken by its word.
-            let beyond = at.saturating_add(size as u64) > SPACE_END.get();
-            if size > MAX_DATA || beyond {
-                return;
-            }
-            if let Err(error) = input.read_exact(&mut buffer[..size]).await {
-                return broke(error);
-            }
-            let bytes = &buffer[..size];
-            tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
-            total += size as u64;
-            let said = async {
+                let wait = intake.wait(ByteCount((header.len() + size) as u64));
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait.to_std()).await;
+                }
+                input.read_exact(&mut buffer[..size]).await?;
+                let bytes = &buffer[..size];
+                tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
+                total += size as u64;
                 output.write_all(&total.to_le_bytes()).await?;
-                output.flush().await
-            };
-            if let Err(error) = said.await {
-                return broke(error);
+                output.flush().await?;
+                if input.read(&mut header[..1]).await? == 0 {
+                    return Ok::<(), std::io::Error>(());
+                }
             }
+        };
+        let ended = tokio::select! {
+            ended = take => ended,
+            () = place.evicted() => Ok(()),
+        };
+        if let Err(error) = ended {
+            broke(error);
         }
     });
 }
