@@ -125,13 +125,13 @@ impl Ceilings {
         });
         let transports = self.transports.as_ref().filter(|_| own.and(self) != *own);
         let parts = [
-            rate.map(|rate| DataRate::from_bps(rate).to_string()),
-            streams.map(|n| if n == 1 { "1 stream".to_owned() } else { format!("{n} streams") }),
-            transports.map(|names| format!("--transport {}", names.join(" or "))),
+            rate.map(|rate| format!("at most {}", DataRate::from_bps(rate))),
+            streams.map(|n| format!("at most {n} stream{}", if n == 1 { "" } else { "s" })),
+            transports.map(|names| format!("only --transport {}", names.join(" or "))),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        let text = format!("limited by the server's policy: at most {}", parts.join(", "));
-        (!parts.is_empty()).then(|| text.replace("at most --transport", "only --transport"))
+        let text = format!("limited by the server's policy: {}", parts.join(", "));
+        (!parts.is_empty()).then_some(text)
     }
 }
 
@@ -166,8 +166,9 @@ mod tests {
         let server = ceilings(Some(20_000_000), Some(2), Some(&["tcp"]));
         let none = Ceilings::default();
         let text = server.notice(&none, None, None).unwrap();
-        assert!(text.contains("server's policy: at most 20 Mbit/s, 2 streams"), "{text}");
-        assert!(text.contains("--transport tcp"), "{text}");
+        let want = "limited by the server's policy: at most 20.0 Mbit/s, at most 2 streams, only \
+                    --transport tcp";
+        assert_eq!(text, want);
         assert_eq!(none.notice(&none, None, None), None);
         let own = ceilings(Some(1_000_000), Some(1), Some(&["tcp"]));
         assert_eq!(server.notice(&own, None, None), None);
@@ -193,3 +194,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "ceilings_tests.rs"]
+mod transfers;

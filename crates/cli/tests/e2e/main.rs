@@ -8,6 +8,7 @@
 mod auto;
 mod bootstrap;
 mod broken;
+mod ceilings;
 mod claims;
 mod copy;
 mod demo;

@@ -27,6 +27,7 @@ fn plan(choice: TransportChoice) -> Plan {
         kernel: TcpSettings::default(),
         background: false,
         rate_bps: None,
+        rate_by: None,
         ports: None,
         via: None,
         ways: None,
@@ -44,7 +45,7 @@ fn running(choice: TransportChoice) -> (SourceTransports, mpsc::Receiver<FlowEve
     let peer = Offer { udp: vec![far.local_addr().port()], ..Offer::new(&plan) };
     let (tell, told) = mpsc::channel();
     let events = move |event| drop(tell.send(event));
-    let flow = udp::start_sender(&plan, own, &udp::offer(), &peer, Empty, events).unwrap();
+    let flow = udp::start_sender(&plan, own, (&udp::offer(), None), &peer, Empty, events).unwrap();
     let mut source = SourceTransports::new(plan);
     (source.udp, source.established) = (Udp::Running(flow), true);
     (source, told, far)

@@ -81,6 +81,7 @@ fn plan() -> Plan {
         kernel: TcpSettings::default(),
         background: false,
         rate_bps: None,
+        rate_by: None,
         ports: None,
         via: None,
         ways: None,

@@ -1,0 +1,217 @@
+//! A called end with limits, and callers that ignore what they are told of them: real ends over
+//! loopback.
+
+use std::path::Path;
+
+use packtrain_io::clock;
+use packtrain_transfer::message::{Open, Options, Role};
+use packtrain_transfer::{FileReport, SinkTotals, SourceTotals};
+use packtrain_units::{ByteCount, Time};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::api::{Notice, StopHandle, TransportChoice};
+use crate::control;
+use crate::end::{self, Allowed};
+use crate::handshake::{self, Ask};
+use crate::session::{Observer, Stop};
+use crate::source::{self, SourceSetup, SourceSpec};
+use crate::transports::{Hints, Moved, SourceTransports};
+
+const RATE: DataRate = DataRate::from_mbps(16);
+/// More than the rate lets through while anybody watches.
+const SIZE: usize = 96 << 20;
+
+/// Notes how many bytes were taken when.
+struct Watch {
+    taken: Mutex<Vec<(Time, ByteCount)>>,
+    /// Stops at that time, or when so much was taken.
+    stop: StopHandle,
+    end: Time,
+    enough: ByteCount,
+}
+
+impl Observer for Watch {
+    fn file(&self, _: &[u8], _: &FileReport) {}
+
+    fn source(&self, totals: &SourceTotals) {
+        let now = clock::now();
+        self.taken.lock().push((now, totals.placed));
+        if now >= self.end || totals.placed >= self.enough {
+            self.stop.request(15);
+        }
+    }
+
+    fn sink(&self, _: &SinkTotals) {}
+
+    fn transport(&self, _: &str) {}
+
+    fn notice(&self, _: &Notice) {}
+}
+
+fn hints() -> Hints {
+    let here = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+    Hints { peer: here.clone(), own: here }
+}
+
+/// A caller that sends a file to an end with these limits as if there were none. Gives when it
+/// began and how many bytes the end had taken when, or why it was refused.
+fn send_without_regard(
+    ceilings: Ceilings,
+    ask: &Ask,
+    enough: ByteCount,
+) -> Result<(Time, Vec<(Time, ByteCount)>, Moved, Ceilings), Failure> {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    std::fs::create_dir(&root).unwrap();
+    let bytes: Vec<u8> = (0..SIZE as u32).map(|n| (n >> 3) as u8 ^ (n >> 13) as u8 | 1).collect();
+    std::fs::write(&source, bytes).unwrap();
+    let (near, far) = control::pair().unwrap();
+    let called = std::thread::spawn(move || called_end(far, &root, ceilings));
+    let stop = StopHandle::new();
+    let open = Open {
+        role: Role::Sink,
+        paths: vec![b"/target".to_vec()],
+        options: Options::default(),
+        channel: ask.encode(),
+    };
+    let begun = clock::now();
+    let told = handshake::call(&near, open, &Stop::new(stop.clone()))?;
+    // All that it was told is forgotten here.
+    let plan = ask.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
+    let end = begun + Duration::from_secs(4);
+    let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
+    let setup = SourceSetup {
+        control: near,
+        options: Options::default(),
+        spec: SourceSpec::Paths(vec![path]),
+        observer: &watch,
+        transports: SourceTransports::new(plan),
+        stop: Stop::new(stop),
+    };
+    let (_, moved) = source::run(setup);
+    let _ = called.join();
+    Ok((begun, watch.taken.into_inner(), moved, told))
+}
+
+fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
+    let allowed = Allowed { root: Some(root.to_owned()), ceilings, ..Allowed::default() };
+    let quiet = Watch {
+        taken: Mutex::default(),
+        stop: StopHandle::new(),
+        end: Time::MAX,
+        enough: ByteCount(u64::MAX),
+    };
+    let stop = Stop::new(StopHandle::new());
+    let _ = end::serve(control, hints(), |_| Ok(allowed), &quiet, stop);
+}
+
+/// At no time was more taken than the rate lets through until then.
+fn keeps_the_rate(choice: TransportChoice, streams: u32) {
+    let ask = Ask { choice: handshake::number(choice), sources: 1, streams, ..Ask::default() };
+    let ceilings = Ceilings { rate_bps: Some(RATE.as_bps()), ..Ceilings::default() };
+    let (begun, taken, _, told) =
+        send_without_regard(ceilings.clone(), &ask, ByteCount(u64::MAX)).unwrap();
+    assert_eq!(told, ceilings, "it is told");
+    let all = taken.last().map_or(ByteCount::ZERO, |(_, bytes)| *bytes);
+    assert!(all > ByteCount::ZERO, "nothing was moved");
+    for (at, bytes) in taken {
+        // A piece of each stream may be under way beyond the burst.
+        let pieces = ByteCount((256 << 10) * u64::from(streams + 2));
+        let most = RATE.bytes_in(at.since(begun) + RECEIVE_BURST) + pieces;
+        assert!(bytes <= most, "{bytes} after {}, at most {most}", at.since(begun));
+    }
+}
+
+#[test]
+fn datagrams_of_a_caller_that_ignores_the_rate_are_not_taken_faster() {
+    keeps_the_rate(TransportChoice::Native, 1);
+}
+
+#[test]
+fn units_of_a_caller_that_ignores_the_rate_are_not_taken_faster() {
+    keeps_the_rate(TransportChoice::Udt, 1);
+}
+
+#[test]
+fn streams_of_a_caller_that_ignores_the_rate_are_not_read_faster() {
+    keeps_the_rate(TransportChoice::Tcp, 8);
+}
+
+#[test]
+fn a_pipe_of_a_caller_that_ignores_the_rate_is_not_read_faster() {
+    keeps_the_rate(TransportChoice::Pipe, 1);
+}
+
+#[test]
+fn more_streams_than_allowed_are_closed() {
+    let choice = handshake::number(TransportChoice::Tcp);
+    let ask = Ask { choice, sources: 1, streams: 8, ..Ask::default() };
+    let ceilings = Ceilings { streams: Some(2), ..Ceilings::default() };
+    let enough = ByteCount(SIZE as u64 / 2);
+    let (_, _, moved, _) = send_without_regard(ceilings, &ask, enough).unwrap();
+    let streams = moved.streams.expect("there were streams");
+    // Those that began were closed again: eight never stayed.
+    assert!(streams.broken > 0, "{streams:?}");
+}
+
+#[test]
+fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
+    let only =
+        |name: &str| Ceilings { transports: Some(vec![name.to_owned()]), ..Ceilings::default() };
+    let asks = [(TransportChoice::Native, "tcp"), (TransportChoice::Tcp, "native")];
+    for (choice, allowed) in asks.into_iter().chain([(TransportChoice::Pipe, "tcp")]) {
+        let ask = Ask { choice: handshake::number(choice), sources: 1, ..Ask::default() };
+        let refused = send_without_regard(only(allowed), &ask, ByteCount(1)).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::NotAuthorised);
+        assert!(refused.text.contains("the server's policy"), "{refused}");
+        assert!(refused.text.contains(&format!("it allows {allowed}")), "{refused}");
+    }
+    // Nothing that auto would take is left.
+    let ask = Ask { sources: 1, ceilings: only("native"), ..Ask::default() };
+    let refused = send_without_regard(only("tcp"), &ask, ByteCount(1)).unwrap_err();
+    assert!(refused.text.contains("policy leaves no transport"), "{refused}");
+}
+
+#[test]
+fn payload_by_a_pipe_that_is_not_allowed_ends_the_connection() {
+    // The caller says it would use TCP, and then sends all by the control connection.
+    let choice = handshake::number(TransportChoice::Pipe);
+    let ask = Ask { choice, sources: 1, ..Ask::default() };
+    let lie = Ask { choice: handshake::number(TransportChoice::Tcp), ..ask.clone() };
+    let tcp = vec!["tcp".to_owned()];
+    let ceilings = Ceilings { transports: Some(tcp), ..Ceilings::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::write(&source, vec![1; 8 << 20]).unwrap();
+    let (near, far) = control::pair().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let (kept, stop) = (root.clone(), StopHandle::new());
+    let called = std::thread::spawn(move || called_end(far, &root, ceilings));
+    let open = Open {
+        role: Role::Sink,
+        paths: vec![b"/target".to_vec()],
+        options: Options::default(),
+        channel: lie.encode(),
+    };
+    handshake::call(&near, open, &Stop::new(stop.clone())).unwrap();
+    let plan = ask.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
+    let (end, enough) = (clock::now() + Duration::from_secs(60), ByteCount(u64::MAX));
+    let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
+    let setup = SourceSetup {
+        control: near,
+        options: Options::default(),
+        spec: SourceSpec::Paths(vec![path]),
+        observer: &watch,
+        transports: SourceTransports::new(plan),
+        stop: Stop::new(stop),
+    };
+    let (outcome, moved) = source::run(setup);
+    let _ = called.join();
+    assert!(outcome.failure.is_some());
+    assert_eq!(moved.shares, [], "nothing was taken");
+    assert!(!kept.join("target").exists());
+}
