@@ -143,8 +143,8 @@ where
         // A panic in foreign code must not leave the owner waiting for an event.
         let run = std::panic::AssertUnwindSafe(|| {
             let parts = (sleeper, judge, line);
-            Driver::new(sockets, flow, payload, placement, inbox, limiter, parts, board)
-                .run(&mut events)
+            let flow = (flow, limiter);
+            Driver::new(sockets, flow, payload, placement, inbox, parts, board).run(&mut events)
         });
         match std::panic::catch_unwind(run) {
             Ok(last) => events(FlowEvent::Ended(Box::new(last))),

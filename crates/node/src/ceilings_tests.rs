@@ -5,7 +5,7 @@ use std::path::Path;
 
 use packtrain_io::clock;
 use packtrain_transfer::message::{Open, Options, Role};
-use packtrain_transfer::{FileReport, SinkTotals, SourceTotals};
+use packtrain_transfer::{FileReport, Outcome, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, Time};
 use parking_lot::Mutex;
 
@@ -54,31 +54,45 @@ fn hints() -> Hints {
     Hints { peer: here.clone(), own: here }
 }
 
-/// A caller that sends a file to an end with these limits as if there were none. Gives when it
-/// began and how many bytes the end had taken when, or why it was refused.
+/// What came of a caller that ignored limits.
+struct Sent {
+    begun: Time,
+    /// How many bytes the other end had taken when.
+    taken: Vec<(Time, ByteCount)>,
+    moved: Moved,
+    outcome: Outcome,
+    /// The limits that it was told.
+    told: Ceilings,
+    /// Whether there is a file at the other end.
+    arrived: bool,
+}
+
+/// A caller that sends a file to an end with these limits as if there were none. It asks for one
+/// thing and does what it likes. Gives the failure if it was refused.
 fn send_without_regard(
     ceilings: Ceilings,
-    ask: &Ask,
+    (asks, does): (&Ask, &Ask),
     enough: ByteCount,
-) -> Result<(Time, Vec<(Time, ByteCount)>, Moved, Ceilings), Failure> {
+) -> Result<Sent, Failure> {
     let dir = tempfile::tempdir().unwrap();
     let (source, root) = (dir.path().join("source"), dir.path().join("root"));
     std::fs::create_dir(&root).unwrap();
     let bytes: Vec<u8> = (0..SIZE as u32).map(|n| (n >> 3) as u8 ^ (n >> 13) as u8 | 1).collect();
     std::fs::write(&source, bytes).unwrap();
     let (near, far) = control::pair().unwrap();
+    let target = root.join("target");
     let called = std::thread::spawn(move || called_end(far, &root, ceilings));
     let stop = StopHandle::new();
     let open = Open {
         role: Role::Sink,
         paths: vec![b"/target".to_vec()],
         options: Options::default(),
-        channel: ask.encode(),
+        channel: asks.encode(),
     };
     let begun = clock::now();
     let told = handshake::call(&near, open, &Stop::new(stop.clone()))?;
     // All that it was told is forgotten here.
-    let plan = ask.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
+    let plan = does.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
     let end = begun + Duration::from_secs(4);
     let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
     let path = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
@@ -90,9 +104,10 @@ fn send_without_regard(
         transports: SourceTransports::new(plan),
         stop: Stop::new(stop),
     };
-    let (_, moved) = source::run(setup);
+    let (outcome, moved) = source::run(setup);
     let _ = called.join();
-    Ok((begun, watch.taken.into_inner(), moved, told))
+    let (taken, arrived) = (watch.taken.into_inner(), target.exists());
+    Ok(Sent { begun, taken, moved, outcome, told, arrived })
 }
 
 fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
@@ -111,16 +126,15 @@ fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
 fn keeps_the_rate(choice: TransportChoice, streams: u32) {
     let ask = Ask { choice: handshake::number(choice), sources: 1, streams, ..Ask::default() };
     let ceilings = Ceilings { rate_bps: Some(RATE.as_bps()), ..Ceilings::default() };
-    let (begun, taken, _, told) =
-        send_without_regard(ceilings.clone(), &ask, ByteCount(u64::MAX)).unwrap();
-    assert_eq!(told, ceilings, "it is told");
-    let all = taken.last().map_or(ByteCount::ZERO, |(_, bytes)| *bytes);
+    let sent = send_without_regard(ceilings.clone(), (&ask, &ask), ByteCount(u64::MAX)).unwrap();
+    assert_eq!(sent.told, ceilings, "it is told");
+    let all = sent.taken.last().map_or(ByteCount::ZERO, |(_, bytes)| *bytes);
     assert!(all > ByteCount::ZERO, "nothing was moved");
-    for (at, bytes) in taken {
+    for (at, bytes) in sent.taken {
         // A piece of each stream may be under way beyond the burst.
         let pieces = ByteCount((256 << 10) * u64::from(streams + 2));
-        let most = RATE.bytes_in(at.since(begun) + RECEIVE_BURST) + pieces;
-        assert!(bytes <= most, "{bytes} after {}, at most {most}", at.since(begun));
+        let most = RATE.bytes_in(at.since(sent.begun) + RECEIVE_BURST) + pieces;
+        assert!(bytes <= most, "{bytes} after {}, at most {most}", at.since(sent.begun));
     }
 }
 
@@ -150,10 +164,15 @@ fn more_streams_than_allowed_are_closed() {
     let ask = Ask { choice, sources: 1, streams: 8, ..Ask::default() };
     let ceilings = Ceilings { streams: Some(2), ..Ceilings::default() };
     let enough = ByteCount(SIZE as u64 / 2);
-    let (_, _, moved, _) = send_without_regard(ceilings, &ask, enough).unwrap();
-    let streams = moved.streams.expect("there were streams");
+    let sent = send_without_regard(ceilings, (&ask, &ask), enough).unwrap();
+    let streams = sent.moved.streams.expect("there were streams");
     // Those that began were closed again: eight never stayed.
     assert!(streams.broken > 0, "{streams:?}");
+}
+
+fn refused(ceilings: Ceilings, ask: &Ask) -> Failure {
+    let result = send_without_regard(ceilings, (ask, ask), ByteCount(1));
+    result.err().expect("it is refused")
 }
 
 #[test]
@@ -163,55 +182,27 @@ fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
     let asks = [(TransportChoice::Native, "tcp"), (TransportChoice::Tcp, "native")];
     for (choice, allowed) in asks.into_iter().chain([(TransportChoice::Pipe, "tcp")]) {
         let ask = Ask { choice: handshake::number(choice), sources: 1, ..Ask::default() };
-        let refused = send_without_regard(only(allowed), &ask, ByteCount(1)).unwrap_err();
-        assert_eq!(refused.kind, FailureKind::NotAuthorised);
-        assert!(refused.text.contains("the server's policy"), "{refused}");
-        assert!(refused.text.contains(&format!("it allows {allowed}")), "{refused}");
+        let failure = refused(only(allowed), &ask);
+        assert_eq!(failure.kind, FailureKind::NotAuthorised);
+        assert!(failure.text.contains("the server's policy"), "{failure}");
+        assert!(failure.text.contains(&format!("it allows {allowed}")), "{failure}");
     }
     // Nothing that auto would take is left.
     let ask = Ask { sources: 1, ceilings: only("native"), ..Ask::default() };
-    let refused = send_without_regard(only("tcp"), &ask, ByteCount(1)).unwrap_err();
-    assert!(refused.text.contains("policy leaves no transport"), "{refused}");
+    let failure = refused(only("tcp"), &ask);
+    assert!(failure.text.contains("policy leaves no transport"), "{failure}");
 }
 
 #[test]
 fn payload_by_a_pipe_that_is_not_allowed_ends_the_connection() {
     // The caller says it would use TCP, and then sends all by the control connection.
     let choice = handshake::number(TransportChoice::Pipe);
-    let ask = Ask { choice, sources: 1, ..Ask::default() };
-    let lie = Ask { choice: handshake::number(TransportChoice::Tcp), ..ask.clone() };
+    let does = Ask { choice, sources: 1, ..Ask::default() };
+    let asks = Ask { choice: handshake::number(TransportChoice::Tcp), ..does.clone() };
     let tcp = vec!["tcp".to_owned()];
     let ceilings = Ceilings { transports: Some(tcp), ..Ceilings::default() };
-    let dir = tempfile::tempdir().unwrap();
-    let source = dir.path().join("source");
-    std::fs::write(&source, vec![1; 8 << 20]).unwrap();
-    let (near, far) = control::pair().unwrap();
-    let root = dir.path().join("root");
-    std::fs::create_dir(&root).unwrap();
-    let (kept, stop) = (root.clone(), StopHandle::new());
-    let called = std::thread::spawn(move || called_end(far, &root, ceilings));
-    let open = Open {
-        role: Role::Sink,
-        paths: vec![b"/target".to_vec()],
-        options: Options::default(),
-        channel: lie.encode(),
-    };
-    handshake::call(&near, open, &Stop::new(stop.clone())).unwrap();
-    let plan = ask.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
-    let (end, enough) = (clock::now() + Duration::from_secs(60), ByteCount(u64::MAX));
-    let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
-    let path = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
-    let setup = SourceSetup {
-        control: near,
-        options: Options::default(),
-        spec: SourceSpec::Paths(vec![path]),
-        observer: &watch,
-        transports: SourceTransports::new(plan),
-        stop: Stop::new(stop),
-    };
-    let (outcome, moved) = source::run(setup);
-    let _ = called.join();
-    assert!(outcome.failure.is_some());
-    assert_eq!(moved.shares, [], "nothing was taken");
-    assert!(!kept.join("target").exists());
+    let sent = send_without_regard(ceilings, (&asks, &does), ByteCount(u64::MAX)).unwrap();
+    assert!(sent.outcome.failure.is_some());
+    assert_eq!(sent.moved.shares, [], "nothing was taken");
+    assert!(!sent.arrived);
 }

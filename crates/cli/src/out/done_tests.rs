@@ -35,6 +35,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
             bytes: [("host".to_owned(), ByteCount(12))].into(),
         },
         verdict: Some("bounded by the disk".into()),
+        held_by: None,
         rtt: Some(Duration::from_micros(1234)),
         streams: Some(StreamsReport {
             asked: Some(2),

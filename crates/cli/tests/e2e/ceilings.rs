@@ -299,8 +299,9 @@ fn what_a_rate_held_is_marked_in_the_history_and_left_out_of_forecasts() {
         rig.ok(cp.arg(rig.path("f")).arg(format!("pt://127.0.0.1:{port}/{name}")));
     };
     let forecast = || {
+        let from = rows()[0]["from_host"].as_str().expect("a name").to_owned();
         let mut forecast = rig.packtrain();
-        forecast.args(["forecast", "127.0.0.1", "--json"]);
+        forecast.args(["forecast", &from, "127.0.0.1", "--json"]);
         rig.run(&mut forecast)
     };
     for transport in ["tcp", "native", "pipe"] {

@@ -74,11 +74,10 @@ pub(super) struct Driver<P, Q> {
 impl<P: Payload, Q: Placement> Driver<P, Q> {
     pub(super) fn new(
         sockets: Vec<UdpSocket>,
-        flow: Flow,
+        (flow, limiter): (Flow, Option<RateLimiter>),
         payload: P,
         placement: Q,
         inbox: Receiver<Command>,
-        limiter: Option<RateLimiter>,
         (sleeper, judge, line): (Sleeper, Judge, Option<Line>),
         board: Arc<Mutex<FlowSnapshot>>,
     ) -> Self {

@@ -233,8 +233,10 @@ impl Mover {
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::unbounded;
+    use packtrain_io::clock;
     use packtrain_object::{EntryId, Piece};
     use packtrain_transfer::{Failure, FailureKind};
+    use packtrain_units::{DataRate, Duration};
 
     use super::*;
     use crate::reader::PieceSource;
@@ -294,6 +296,56 @@ mod tests {
         );
         assert_eq!(mover.moved(), ByteCount(200));
         mover.close();
+        reader.close();
+    }
+
+    struct Plain;
+
+    impl PieceSource for Plain {
+        fn read(&self, _: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+            out.fill(3);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn two_transports_at_once_and_after_a_pause_have_one_rate() {
+        const RATE: DataRate = DataRate::from_mbps(40);
+        let whole = Offset(0)..ChunkIndex(0).range().end;
+        let reader = Reader::new(Plain, Arc::default(), |_| {});
+        let piece = Piece { entry: EntryId(0), file_offset: 0, range: whole.clone(), whole: false };
+        reader.announce(ChunkIndex(0), vec![piece]);
+        let burst = Duration::from_millis(20);
+        let limiter = RateLimiter::new(RATE, burst);
+        let (send, sent) = unbounded();
+        let movers: Vec<Mover> = (0..2)
+            .map(|id| {
+                let (send, tell) = (send.clone(), Arc::new(|_| {}) as Tell);
+                let limiter = Some(limiter.clone());
+                let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
+                Mover::start(TransportId(id), "test", reader.clone(), tell, limiter, out)
+            })
+            .collect();
+        for _ in 0..2 {
+            // Nothing moves for a while, as in an outage: that gives no credit.
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            let begun = clock::now();
+            for mover in &movers {
+                mover.assign(whole.start..whole.start + ByteCount(2 << 20));
+            }
+            let (mut bytes, mut pieces) = (0, 0);
+            while bytes < 4 << 20 {
+                bytes += sent.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+                pieces += 1;
+                let most = RATE.bytes_in(clock::now().since(begun) + burst).get();
+                // A piece of each may go at once.
+                let most = most + 2 * MAX_DATA as u64;
+                assert!(bytes <= most, "{bytes} bytes in {pieces} pieces, at most {most}");
+            }
+        }
+        for mover in movers {
+            mover.close();
+        }
         reader.close();
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn asked(path: &PathPart, series: &Series, found: &mut Vec<Finding>) 
     let reached = series.arrived / asked.as_bps().max(1) as f64;
     let says = format!("the rate asked for ({asked}) was the limit");
     let remedy = "leave --rate out, or ask for more; `packtrain config show` tells where it comes \
-                  from, the site's policy included";
+                  from, the site's policy included; that of the other end is told at the beginning";
     found.push(
         Finding::new(Limiter::RateAsked, 0.95 * ramp(reached, 0.6, 0.85), says, remedy)
             .fact("asked for", asked)
