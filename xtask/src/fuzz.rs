@@ -14,9 +14,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         other => bail!("fuzz takes --seconds N, got {other:?}"),
     };
+    // The whole workspace, so that features are as `xtask test` has built them.
     sh::run(
         sh::cargo()
-            .args(["test", "--locked", "-p", "xtask", "--test", "fuzz_smoke", "--"])
+            .args(["test", "--locked", "--workspace", "--test", "fuzz_smoke", "--"])
             .args(["--nocapture", "--test-threads=2"])
             .env("PACKTRAIN_FUZZ_SECONDS", seconds.to_string()),
     )

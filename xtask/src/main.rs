@@ -5,6 +5,7 @@
 
 mod bench;
 mod fuzz;
+mod ignored;
 mod licences;
 mod needs;
 mod nightly;
@@ -18,11 +19,11 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test       every test there is: installs what the tests need, says loudly what it skips
+  test       all tests but the nightly ones: installs what they need, lists what was not run
   tidy       arrows between crates, file lengths, dead files, documents, forbidden words
   licences   the licence of every dependency is one we accept
   fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
-  nightly    every experiment, the long tests, the speed of the simulator
+  nightly    every experiment, the nightly tests, the speed of the simulator
   bench      compare with peers, write bench/results/          [raw|file|small ...] [--runs N]
              [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
 ";

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::sh;
+use crate::{ignored, sh};
 
 /// Where it is set, the numbers of the kernel and of the emulator are measured anew (root, a quiet
 /// machine, three quarters of an hour), and the tests compare with those; so are the causes that
@@ -36,13 +36,31 @@ pub(crate) fn run() -> Result<()> {
         "the tests that are left out by day",
         &["test", "--release", "-p", "packtrain-sim", "--", "--ignored"],
     );
-    if std::env::var_os(MEASURE).is_some() {
-        println!("nightly: every cause that diagnose tells, provoked");
-        let words = ["test", "-p", "packtrain", "--test", "e2e", "diagnose::", "--", "--ignored"];
-        if let Err(error) = sh::run(sh::cargo().args(words).env("PACKTRAIN_E2E_CAUSES", "1")) {
-            eprintln!("nightly: causes: {error:#}");
-            failed_to_measure.push("causes".to_owned());
+    step(
+        "a transfer of 24 virtual hours",
+        &["test", "--release", "-p", "packtrain-transfer", "--", "--ignored"],
+    );
+    let e2e = ignored::nightly("crates/cli/tests/e2e")?;
+    let (causes, rest): (Vec<_>, Vec<_>) =
+        e2e.iter().partition(|test| test.file.starts_with("crates/cli/tests/e2e/diagnose"));
+    let mut run = |name: &str, tests: &[&ignored::Ignored]| {
+        println!("nightly: {name}");
+        let base = ["test", "--release", "-p", "packtrain", "--test", "e2e", "--", "--ignored"];
+        let names = tests.iter().map(|test| format!("::{}", test.name));
+        let mut command = sh::cargo();
+        command.args(base).arg("--test-threads=1").args(names);
+        if let Err(error) = sh::run(&mut command) {
+            eprintln!("nightly: {name}: {error:#}");
+            failed_to_measure.push(name.to_owned());
         }
+    };
+    if !rest.is_empty() {
+        run("the long end-to-end tests", &rest);
+    }
+    if std::env::var_os(MEASURE).is_some() {
+        run("every cause that diagnose tells, provoked", &causes);
+    } else {
+        println!("nightly: not run, {MEASURE} is not set: {} causes of diagnose", causes.len());
     }
     let bench = ["run", "--release", "-p", "packtrain", "--", "sim", "bench"];
     step("the speed of the simulator", &bench);

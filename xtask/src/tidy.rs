@@ -16,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(dead::check()?);
     findings.extend(documents::check()?);
     findings.extend(words::check()?);
+    findings.extend(crate::ignored::check()?);
     if !findings.is_empty() {
         bail!("not tidy:\n  {}", findings.join("\n  "));
     }

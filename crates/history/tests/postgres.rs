@@ -1,5 +1,5 @@
 //! The same code on a real PostgreSQL, started here. Without one these tests say so on stderr, or
-//! fail with `PACKTRAIN_TEST_STRICT=1`.
+//! fail with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 
 mod server;
 

@@ -29,9 +29,7 @@ fn in_namespace(name: &str) -> Option<PathBuf> {
     };
     let allowed = unshare().args(["mount", "-t", "tmpfs", "none", "/tmp"]).output();
     if !allowed.is_ok_and(|out| out.status.success()) {
-        eprintln!(
-            "SKIPPED: no mount namespace here (unshare --user --mount), full disks are not tested"
-        );
+        packtrain_testkit::skip("no mount namespace here (unshare --user --map-root-user --mount)");
         return None;
     }
     let dir = tempfile::tempdir().unwrap();

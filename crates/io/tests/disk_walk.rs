@@ -265,7 +265,7 @@ fn ours(source: &Path, rules: &[&str]) -> Vec<String> {
 fn no_rsync() -> bool {
     let missing = Command::new("rsync").arg("--version").output().is_err();
     if missing {
-        eprintln!("SKIPPED: rsync is not installed, so the filters are not compared with it");
+        packtrain_testkit::skip("rsync is not installed: the filters are not compared with it");
     }
     missing
 }

@@ -47,7 +47,7 @@ fn bytes_move_over_several_lanes() {
 #[test]
 fn bytes_move_over_ipv6() {
     if UdpSocket::bind("[::1]:0".parse().unwrap()).is_err() {
-        eprintln!("SKIPPED: no IPv6 here");
+        packtrain_testkit::skip("this machine has no IPv6");
         return;
     }
     moves("[::1]:0", 2, "native", 8 << 20);

@@ -58,7 +58,7 @@ fn goodput_is_the_emulators_where_it_is_quick() {
 /// Writes what it found to the file named in `PACKTRAIN_OURS`. `PACKTRAIN_CELLS` picks the cells
 /// whose key contains it.
 #[test]
-#[ignore = "writes ours.csv"]
+#[ignore = "takes minutes and writes ours.csv; `cargo xtask nightly` runs it"]
 fn goodput_is_the_emulators_everywhere() {
     ENGINE.compare_all(picked, compare);
 }

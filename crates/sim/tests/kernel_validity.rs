@@ -69,7 +69,7 @@ fn throughput_is_the_kernels_where_it_is_quick() {
 /// Writes what it found to the file named in `PACKTRAIN_OURS`, window curves to the folder in
 /// `PACKTRAIN_CURVES`. `PACKTRAIN_CELLS` picks the cells whose key contains it.
 #[test]
-#[ignore = "writes ours.csv"]
+#[ignore = "takes minutes and writes ours.csv; `cargo xtask nightly` runs it"]
 fn throughput_is_the_kernels_everywhere() {
     KERNEL.compare_all(picked, compare);
 }

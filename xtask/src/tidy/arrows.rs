@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emu", &["link", "io"]),
     ("socket", &["proto", "io"]),
     ("history", &["units"]),
+    ("testkit", &[]),
     ("node", &["transfer", "io", "socket", "plan", "object", "history"]),
     ("cli", &["node", "sim", "emu", "loss", "plan"]),
 ];

@@ -61,7 +61,7 @@ fn what_there_is_not_is_told() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "needs namespaces; `cargo xtask test` runs it"]
 fn a_running_transfer_is_asked_by_its_process() {
     let _alone = case::alone();
     let mut case = case::Case::new("--rate 20mbit --rtt 20ms", "", 20);
@@ -84,7 +84,7 @@ fn a_running_transfer_is_asked_by_its_process() {
 
 /// Before any transfer, over ssh: each stage is tried, and nothing stays.
 #[test]
-#[ignore = "ssh"]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_host_is_tried() {
     let _alone = case::alone();
     let Some(rig) = Rig::ssh() else { return };

@@ -1,8 +1,9 @@
 //! The command end to end: real files, real ssh over loopback, real kills and full disks.
 //!
-//! Quick tests run with every `cargo test`. Those that need an ssh server, namespaces or time
-//! are marked `ignore`; `cargo xtask test` runs them. What cannot run on this machine says so on
-//! stderr, or fails when `PACKTRAIN_TEST_STRICT=1`.
+//! Quick tests run with every `cargo test`. Those that need an ssh server, namespaces or time are
+//! marked `ignore`, and the reason names who runs them: `cargo xtask test` or `cargo xtask nightly`.
+//! A test that cannot run on this machine reports it through `packtrain_testkit::skip`, and fails
+//! with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod auto;

@@ -114,7 +114,7 @@ mod tests {
         let root =
             rustix::fs::open(dir.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         if !kernel_resolves(root.as_fd()) {
-            eprintln!("SKIPPED: this kernel has no openat2");
+            packtrain_testkit::skip("this kernel has no openat2");
             return;
         }
         let open =

@@ -53,7 +53,7 @@ fn throughput_is_that_of_ns2_where_it_is_quick() {
 /// Writes `ours.csv`. `PACKTRAIN_CELLS` picks the cells whose key contains it, `PACKTRAIN_SEEDS` says
 /// over how many seeds to take the mean.
 #[test]
-#[ignore = "minutes"]
+#[ignore = "takes minutes; `cargo xtask nightly` runs it"]
 fn throughput_is_that_of_ns2_everywhere() {
     let pattern = std::env::var("PACKTRAIN_CELLS").unwrap_or_default();
     let (lines, wrong) = compare_all(|cell| cell.key.contains(&pattern));

@@ -31,16 +31,6 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// The same, for what a busy machine would hide for the reason `why`: it runs when
-/// `PACKTRAIN_E2E_CAUSES=1`, as `cargo xtask nightly` sets it.
-pub(super) fn quiet(why: &str) -> Option<MutexGuard<'static, ()>> {
-    let wanted = std::env::var("PACKTRAIN_E2E_CAUSES").as_deref() == Ok("1");
-    if !wanted {
-        eprintln!("not run: it wants PACKTRAIN_E2E_CAUSES=1 and a quiet machine: {why}");
-    }
-    wanted.then(alone)
-}
-
 /// Whether a program is there.
 pub(super) fn has(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::case::{Case, has, quiet};
+use super::case::{Case, alone, has};
 use crate::rig::{is_root, skipped};
 
 /// A process whose system calls of this kind take so much longer.
@@ -25,9 +25,9 @@ fn spinning(case: &Case, count: u32) -> String {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_slow_disk_to_read_from() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -37,9 +37,9 @@ fn a_slow_disk_to_read_from() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_slow_disk_to_write_to() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -50,9 +50,9 @@ fn a_slow_disk_to_write_to() {
 
 /// The data is there in a second; that it is on stable storage takes three times that.
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn syncs_that_take_long_at_the_end() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -63,9 +63,9 @@ fn syncs_that_take_long_at_the_end() {
 
 /// The same syncs beside a path that is slow itself.
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn syncs_that_go_on_beside_a_full_path() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -77,9 +77,9 @@ fn syncs_that_go_on_beside_a_full_path() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_slow_file_server_to_read_from() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -90,9 +90,9 @@ fn a_slow_file_server_to_read_from() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_slow_file_server_to_write_to() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("strace") {
         return;
     }
@@ -103,18 +103,18 @@ fn a_slow_file_server_to_write_to() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn many_small_files() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let mut case = Case::new("--rate 1gbit --rtt 2ms", "", 0);
     case.files = 16_000;
     case.is("small-files");
 }
 
 #[test]
-#[ignore = "namespaces and a quiet machine"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn others_use_the_receivers_processor() {
-    let Some(_alone) = quiet("the other core has to be free for the sender") else { return };
+    let _alone = alone();
     let mut receiver = Case::new("--rate 400mbit --rtt 10ms", "", 60);
     // So many that what the network thread needs for this path is more than its share.
     receiver.far = spinning(&receiver, 24);
@@ -124,9 +124,9 @@ fn others_use_the_receivers_processor() {
 }
 
 #[test]
-#[ignore = "namespaces and a quiet machine"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn others_use_the_senders_processor() {
-    let Some(_alone) = quiet("the other core has to be free for the receiver") else { return };
+    let _alone = alone();
     let mut sender = Case::new("--rate 400mbit --rtt 10ms", "", 60);
     sender.near = spinning(&sender, 4);
     sender.near_wrap = "taskset -c 0".to_owned();
@@ -174,9 +174,9 @@ impl Drop for Group {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_processor_quota_of_the_receiver() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let Some(group) = is_root().then(|| Group::new(0.06)).flatten() else {
         return skipped("no cgroup to be made");
     };
@@ -186,9 +186,9 @@ fn a_processor_quota_of_the_receiver() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_processor_quota_of_the_sender() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let Some(group) = is_root().then(|| Group::new(0.06)).flatten() else {
         return skipped("no cgroup to be made");
     };
@@ -198,9 +198,9 @@ fn a_processor_quota_of_the_sender() {
 }
 
 #[test]
-#[ignore = "namespaces and a quiet machine"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_processor_that_encrypts_slowly() {
-    let Some(_alone) = quiet("the processor has to be encryption's alone") else { return };
+    let _alone = alone();
     // The library is told not to use the processor's instructions for AES.
     let slow = "env OPENSSL_ia32cap=~0xffffffff00000000:~0xffffffffffffffff";
     let mut case = Case::new("--rate 2gbit --rtt 1ms", "", 300);
@@ -230,9 +230,9 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn buffers_that_do_not_last_a_pause() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("python3") {
         return;
     }

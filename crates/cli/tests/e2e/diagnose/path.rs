@@ -1,6 +1,6 @@
 //! Causes between the ends.
 
-use super::case::{Case, has, quiet};
+use super::case::{Case, alone, has};
 use crate::rig::Rig;
 
 /// A table of firewall rules with one rule in it.
@@ -12,9 +12,9 @@ fn firewall(rule: &str) -> String {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_full_path() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if let Some(said) = Case::new("--rate 50mbit --rtt 40ms", "", 20).is("path-rate") {
         // Nothing is wrong: the last line has no verdict.
         assert!(said.before.contains("\"verdict\":null"), "{}", said.before);
@@ -22,9 +22,9 @@ fn a_full_path() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_rate_asked_for() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let case = Case::new("--rate 200mbit --rtt 20ms", "--rate 20mbit", 10);
     if let Some(said) = case.is("rate-asked") {
         assert!(said.before.contains("\"verdict\":null"), "{}", said.before);
@@ -32,9 +32,9 @@ fn a_rate_asked_for() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn others_fill_the_path() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let mut case = Case::new("--rate 50mbit --rtt 40ms --queue 1bdp", "", 12);
     let program = env!("CARGO_BIN_EXE_packtrain");
     let ticket = case.rig.path("other").display().to_string();
@@ -48,9 +48,9 @@ fn others_fill_the_path() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_link_with_errors_and_tcp() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let mut case = Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport tcp", 12);
     // A control that takes losses for congestion.
     case.near = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control;".to_owned();
@@ -58,16 +58,16 @@ fn a_link_with_errors_and_tcp() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_link_with_errors_and_udt() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport udt", 12).is("link-errors");
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn udp_is_blocked() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("nft") {
         return;
     }
@@ -80,9 +80,9 @@ fn udp_is_blocked() {
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn udp_is_policed() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("nft") {
         return;
     }
@@ -95,9 +95,9 @@ fn udp_is_policed() {
 /// The hosts believe in 1500 bytes; the link in the middle drops what is larger than 1300 and
 /// sends no word of it.
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn large_packets_vanish() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     if !has("ip") {
         return;
     }
@@ -109,25 +109,25 @@ fn large_packets_vanish() {
 
 /// The same path whose hosts know: there is no black hole.
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_small_mtu_that_is_known() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     Case::new("--rate 50mbit --rtt 20ms --mtu 1300", "--transport native", 16).is("path-rate");
 }
 
 #[test]
-#[ignore = "namespaces"]
+#[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_window_too_small_for_the_path() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let mut case = Case::new("--rate 200mbit --rtt 100ms --buffers system", "--transport tcp", 6);
     case.far = "echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_rmem;".to_owned();
     case.is("window");
 }
 
 #[test]
-#[ignore = "ssh"]
+#[ignore = "ssh and a quiet machine; `cargo xtask nightly` runs it"]
 fn the_pipe_through_ssh() {
-    let Some(_alone) = quiet("other work changes the verdict") else { return };
+    let _alone = alone();
     let Some(rig) = Rig::ssh() else { return };
     std::fs::write(rig.path("a"), vec![9; 300 << 20]).expect("a file");
     let copy = rig.ok(rig

@@ -1,0 +1,81 @@
+//! Tests marked `#[ignore = "..."]`: every one says why, and which chore runs it.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::sh;
+
+/// In the reason of a test that `xtask test` runs although it is ignored.
+pub(crate) const BY_TEST: &str = "`cargo xtask test` runs it";
+/// In the reason of a test that only `xtask nightly` runs.
+pub(crate) const BY_NIGHTLY: &str = "`cargo xtask nightly` runs it";
+
+/// A test that plain `cargo test` does not run.
+pub(crate) struct Ignored {
+    /// Where it is, from the top of the repository.
+    pub(crate) file: PathBuf,
+    /// The function.
+    pub(crate) name: String,
+    /// Why it is ignored; empty if nothing is said.
+    pub(crate) reason: String,
+}
+
+/// The tests below `place` that are left to `xtask nightly`.
+pub(crate) fn nightly(place: &str) -> Result<Vec<Ignored>> {
+    let mut tests = all()?;
+    tests.retain(|test| test.file.starts_with(place) && test.reason.contains(BY_NIGHTLY));
+    Ok(tests)
+}
+
+/// Every ignored test names the chore that runs it.
+pub(crate) fn check() -> Result<Vec<String>> {
+    let silent = all()?
+        .into_iter()
+        .filter(|test| !(test.reason.contains(BY_TEST) || test.reason.contains(BY_NIGHTLY)));
+    let finding = |test: Ignored| {
+        format!(
+            "{}: {} is ignored, and its reason names neither {BY_TEST} nor {BY_NIGHTLY}",
+            test.file.display(),
+            test.name
+        )
+    };
+    Ok(silent.map(finding).collect())
+}
+
+fn all() -> Result<Vec<Ignored>> {
+    let mut tests = Vec::new();
+    for file in sh::files()? {
+        if file.extension().is_some_and(|ext| ext == "rs") && file.starts_with("crates") {
+            let text = std::fs::read_to_string(sh::root().join(&file))?;
+            tests.extend(read(&text).map(|(name, reason)| Ignored {
+                file: file.clone(),
+                name,
+                reason,
+            }));
+        }
+    }
+    Ok(tests)
+}
+
+/// Names and reasons of the ignored tests of a file.
+fn read(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split("#[ignore").skip(1).filter_map(|part| {
+        let (attribute, rest) = part.split_once(']')?;
+        let reason = attribute.split('"').nth(1).unwrap_or_default();
+        let name = rest.split_once("fn ")?.1.split('(').next()?;
+        Some((name.trim().to_owned(), reason.to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_and_reasons_are_found() {
+        let text = "#[test]\n#[ignore = \"long; who runs it\"]\nfn a() {}\n#[ignore]\n\
+                    #[tokio::test]\nasync fn b_c() {}\n";
+        let found: Vec<_> = super::read(text).collect();
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(found, [pair("a", "long; who runs it"), pair("b_c", "")]);
+    }
+}
