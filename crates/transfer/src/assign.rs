@@ -47,6 +47,13 @@ struct Active {
 }
 
 impl Assigner {
+    /// Transports, and ranges in all its sets.
+    pub(crate) fn held(&self) -> usize {
+        let sets = self.lanes.values().flat_map(|lane| [&lane.assigned, &lane.revoking]);
+        let ranges: usize = sets.chain([&self.pool]).map(|set| set.iter().count()).sum();
+        self.lanes.len() + ranges
+    }
+
     /// A transport is ready.
     pub(crate) fn on_up(&mut self, now: Time, id: TransportId, rank: u8) {
         let lane = Lane {

@@ -41,7 +41,6 @@ struct SmallChunk {
 
 impl Intake {
     /// How many things it remembers.
-    #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.examining.len() + self.small.len()
     }

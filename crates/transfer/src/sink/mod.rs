@@ -286,6 +286,13 @@ impl Sink {
         }
     }
 
+    /// Entries, chunks, ranges and actions that it holds now. For tests: what is done is let go.
+    #[doc(hidden)]
+    pub fn held(&self) -> usize {
+        let planned = self.intake.held() + self.planner.held() + self.chunks.held();
+        self.entries.len() + planned + self.tally.held() + self.out.len()
+    }
+
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<SinkAction> {
         self.out.pop_front()

@@ -23,7 +23,6 @@ pub(super) struct Planner {
 
 impl Planner {
     /// How many things it remembers.
-    #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.spans.len() + self.again.len()
     }

@@ -29,6 +29,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Ranges that were not told yet.
+    pub(super) fn held(&self) -> usize {
+        self.verified.iter().count()
+    }
+
     pub(super) fn add_known(&mut self, bytes: ByteCount) {
         self.known += bytes;
     }

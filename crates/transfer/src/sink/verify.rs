@@ -51,7 +51,6 @@ struct Compared {
 
 impl Chunks {
     /// How many chunks are under way.
-    #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.works.len()
     }

@@ -289,6 +289,12 @@ impl Source {
         [self.segments.poll_timeout(), self.assigner.poll_timeout()].into_iter().flatten().min()
     }
 
+    /// Entries, ranges and actions that it holds now. For tests: what is done is let go.
+    #[doc(hidden)]
+    pub fn held(&self) -> usize {
+        self.held.len() + self.needs.held() + self.assigner.held() + self.out.len()
+    }
+
     /// What to do next.
     pub fn poll_action(&mut self) -> Option<SourceAction> {
         self.out.pop_front()

@@ -17,6 +17,11 @@ pub(super) struct Needs {
 }
 
 impl Needs {
+    /// Ranges in all its sets.
+    pub(super) fn held(&self) -> usize {
+        [&self.wanted, &self.unplaced, &self.twice].iter().map(|set| set.iter().count()).sum()
+    }
+
     /// The sink wants this range. Tells what of it is to be moved now.
     pub(super) fn want(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
         let fresh: Vec<_> = self.wanted.gaps(range.clone()).collect();
