@@ -13,6 +13,8 @@ pub mod udt4;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+// Parsers that are private there: their bodies are too.
+pub use packtrain_node::fuzzing as node;
 use packtrain_node::{authorized::AuthorizedKeys, location::Location, tickets::Ticket};
 use packtrain_object::{
     ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, Layout, Mtime, Record, RelPath,
@@ -51,6 +53,25 @@ pub const TARGETS: &[Target] = &[
     Target { name: "session", body: session::session, seeds: session::seeds },
     Target { name: "spool", body: spool::spool, seeds: spool::seeds },
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
+    Target {
+        name: "session_request",
+        body: node::session_request,
+        seeds: node::session_request_seeds,
+    },
+    Target { name: "offer", body: node::offer, seeds: node::offer_seeds },
+    Target { name: "perf_word", body: node::perf_word, seeds: node::perf_word_seeds },
+    Target { name: "reported_json", body: node::reported_json, seeds: node::reported_json_seeds },
+    Target { name: "stream_frames", body: node::stream_frames, seeds: node::stream_frames_seeds },
+    Target { name: "stream_name", body: node::stream_name, seeds: node::stream_name_seeds },
+    Target { name: "pack", body: node::pack, seeds: node::pack_seeds },
+    Target { name: "http_answer", body: node::http_answer, seeds: node::http_answer_seeds },
+    Target { name: "proxy_answer", body: node::proxy_answer, seeds: node::proxy_answer_seeds },
+    Target { name: "s3_document", body: node::s3_document, seeds: node::s3_document_seeds },
+    Target { name: "s3_profile", body: node::s3_profile, seeds: node::s3_profile_seeds },
+    Target { name: "perfsonar", body: node::perfsonar, seeds: node::perfsonar_seeds },
+    Target { name: "known_hosts", body: node::known_hosts, seeds: node::known_hosts_seeds },
+    Target { name: "ticket_file", body: node::ticket_file, seeds: node::ticket_file_seeds },
+    Target { name: "ssh_marker", body: node::ssh_marker, seeds: node::ssh_marker_seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];
 

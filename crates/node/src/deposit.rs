@@ -7,6 +7,8 @@
 
 mod claim;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod line;
 mod pack;
 mod plan;

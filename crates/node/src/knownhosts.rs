@@ -100,7 +100,7 @@ impl<'a> Line<'a> {
 }
 
 /// A revocation anywhere beats a match anywhere; a match beats another key of the same host.
-fn check(text: &str, name: &str, key: &PublicKey) -> Known {
+pub(crate) fn check(text: &str, name: &str, key: &PublicKey) -> Known {
     let mut known = Known::New;
     for (index, line) in text.lines().enumerate() {
         let Some(entry) = Line::parse(line) else { continue };

@@ -27,6 +27,9 @@ pub mod udt4;
 mod assembly;
 mod control;
 mod end;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod hop;
 mod paths;

@@ -60,6 +60,13 @@ impl Word {
     }
 }
 
+/// Reads a word and writes it again.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn rewrite_word(bytes: &[u8]) -> Option<Vec<u8>> {
+    let word: Word = postcard::from_bytes(bytes).ok()?;
+    postcard::to_stdvec(&word).ok()
+}
+
 fn hear(incoming: Incoming) -> Result<Option<Word>, Failure> {
     match incoming {
         Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)

@@ -21,6 +21,8 @@ use crate::control::{Control, ControlSender, over_streams};
 use bootstrap::Bootstrapped;
 use child::{Running, Target};
 pub(crate) use marker::MARKER;
+#[cfg(feature = "fuzzing")]
+pub(crate) use marker::skip_noise;
 
 /// How long the other end has to finish once this one has said all.
 const FINISH: Duration = Duration::from_secs(2);

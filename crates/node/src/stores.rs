@@ -11,6 +11,8 @@ mod answer;
 mod body;
 mod crew;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod get;
 mod ledger;
 mod lines;

@@ -5,6 +5,8 @@
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
 pub(crate) mod beside;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod intake;
 mod look;
 mod mover;

@@ -109,7 +109,10 @@ pub fn way_name(way: u8) -> ServerName<'static> {
 
 /// The number of the way that the calling end named by [`way_name`], if it named one.
 pub fn way_of(name: &str) -> Option<u8> {
-    name.strip_prefix(WAY)?.strip_suffix(".packtrain.invalid")?.parse().ok()
+    let text = name.strip_prefix(WAY)?.strip_suffix(".packtrain.invalid")?;
+    let number: u8 = text.parse().ok()?;
+    // One name a number: no sign, no zeros before it.
+    (number.to_string() == text).then_some(number)
 }
 
 /// What the name of a way begins with.

@@ -85,4 +85,31 @@ mod tests {
         assert_eq!(decode(b"{}"), Some(Part::default()));
         assert_eq!(decode(b"[]x"), None);
     }
+
+    /// The fuzz target `reported_json` found sums that overflowed.
+    #[test]
+    fn foreign_numbers_of_any_size_are_judged() {
+        use crate::diagnose::{Evidence, PathPart, TcpPart, Waits, judge};
+        const MOST: u64 = u64::MAX;
+        let waits =
+            Waits { work: MOST, bytes: MOST, window: MOST, pace: MOST, room: MOST, word: MOST };
+        let path = PathPart {
+            waits,
+            mover: waits,
+            mtu: packtrain_units::ByteCount(MOST),
+            mtu_begun: packtrain_units::ByteCount(MOST),
+            mtu_falls: MOST,
+            tcp: Some(TcpPart { streams: MOST, ..TcpPart::default() }),
+            ..PathPart::default()
+        };
+        let end = crate::diagnose::End::default();
+        let evidence = Evidence {
+            elapsed: packtrain_units::Duration::from_secs(60),
+            source: Some(end.clone()),
+            sink: Some(end),
+            path: Some(path),
+            ..Evidence::default()
+        };
+        assert!(!judge(&evidence).findings.is_empty());
+    }
 }

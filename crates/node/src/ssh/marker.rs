@@ -37,7 +37,7 @@ pub(super) fn find<T>(
 }
 
 /// Whether the called end began to speak.
-pub(super) fn skip_noise(output: &mut impl Read) -> io::Result<bool> {
+pub(crate) fn skip_noise(output: &mut impl Read) -> io::Result<bool> {
     let found = find(output, |line| (line == LINE).then_some(()))?;
     Ok(found.is_some())
 }

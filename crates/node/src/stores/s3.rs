@@ -259,7 +259,7 @@ pub(super) fn signed<'a>(action: &(impl S3Action<'a> + Clone)) -> (Url, Headers)
 }
 
 /// What an error is called, for people: `<Code>` of the store's document.
-fn code(document: &[u8]) -> Option<String> {
+pub(super) fn code(document: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(document.get(..document.len().min(4096))?).ok()?;
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -268,11 +268,13 @@ fn code(document: &[u8]) -> Option<String> {
 }
 
 /// A time of a list (`2026-01-31T12:00:00.000Z`) as headers have it.
-fn http_date(text: &str) -> Option<String> {
+pub(super) fn http_date(text: &str) -> Option<String> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let (day_fits, time_fits) = ((1..=31).contains(&day), hour < 24 && minute < 60 && second < 61);
+    // Beyond the year 9998 a header's date panics in `httpdate`.
+    if !((1970..9999).contains(&year) && (1..=12).contains(&month) && day_fits && time_fits) {
         return None;
     }
     // Days since 1970, years counted from March so that a leap day is the last.
@@ -301,7 +303,13 @@ mod tests {
         ] {
             assert_eq!(http_date(list).as_deref(), Some(header));
         }
-        for bad in ["", "yesterday", "2024-13-01T00:00:00Z", "1024-01-01T00:00:00Z"] {
+        for bad in [
+            "",
+            "yesterday",
+            "2024-13-01T00:00:00Z",
+            "1024-01-01T00:00:00Z",
+            "9999-12-31T99:99:99Z",
+        ] {
             assert_eq!(http_date(bad), None, "{bad}");
         }
     }

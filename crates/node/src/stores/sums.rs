@@ -117,6 +117,12 @@ impl Sum {
         found.max_by_key(|sum| sum.value.len())
     }
 
+    /// Whether it is as long as its algorithm has it.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn is_whole(&self) -> bool {
+        self.value.len() == self.kind.len()
+    }
+
     /// What it is called.
     pub(super) fn name(&self) -> &'static str {
         self.kind.name()

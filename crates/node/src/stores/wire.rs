@@ -35,7 +35,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 /// The longest answer of a proxy.
-const LONGEST_ANSWER: usize = 16 << 10;
+pub(super) const LONGEST_ANSWER: usize = 16 << 10;
 /// The longest document (a list, an error) that is read into memory.
 pub(super) const LONGEST_DOCUMENT: usize = 16 << 20;
 /// Variables that name a file of certificates to trust beside the system's.
@@ -202,13 +202,22 @@ async fn tunnel(
     request.extend_from_slice(b"\r\n");
     let away = |e: std::io::Error| Trouble::later(format!("the proxy: {e}"));
     socket.write_all(&request).await.map_err(away)?;
+    proxy_answer(socket, &format!("{host}:{port}")).await
+}
+
+/// Reads a proxy's answer to a request for a connection to `to`.
+pub(super) async fn proxy_answer(
+    input: &mut (impl AsyncRead + Unpin),
+    to: &str,
+) -> Result<(), Trouble> {
+    let away = |e: std::io::Error| Trouble::later(format!("the proxy: {e}"));
     let mut answer = Vec::new();
     // Byte by byte: what follows the answer is not ours to read.
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() >= LONGEST_ANSWER {
             return Err(Trouble::later("the proxy: its answer has no end"));
         }
-        answer.push(socket.read_u8().await.map_err(away)?);
+        answer.push(input.read_u8().await.map_err(away)?);
     }
     let line = String::from_utf8_lossy(answer.split(|b| *b == b'\r').next().unwrap_or_default());
     let status = line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
@@ -220,7 +229,7 @@ async fn tunnel(
         )),
         _ => {
             let line: String = line.chars().filter(|c| !c.is_control()).take(80).collect();
-            Err(Trouble::later(format!("the proxy does not connect to {host}:{port}: {line}")))
+            Err(Trouble::later(format!("the proxy does not connect to {to}: {line}")))
         }
     }
 }

@@ -39,8 +39,8 @@ impl Held {
         Self {
             work: share(waits.work),
             bytes: share(waits.bytes),
-            path: share(waits.window + waits.pace),
-            room: share(waits.room + waits.word),
+            path: share(waits.window.saturating_add(waits.pace)),
+            room: share(waits.room.saturating_add(waits.word)),
             full,
             spare,
             blurred: [&evidence.source, &evidence.sink]

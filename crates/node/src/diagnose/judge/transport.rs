@@ -98,7 +98,7 @@ pub(super) fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
                  {}`; `ip route get ADDRESS` names DEV), or let ICMP `fragmentation needed` \
                  through the firewalls; for TCP: `sysctl -w net.ipv4.tcp_mtu_probing=1`",
                 // Headers of UDP and IPv4; of IPv6 twenty more would do.
-                path.mtu.get() + 28
+                path.mtu.get().saturating_add(28)
             ),
         )
         .fact("datagrams began with", format!("{} bytes", path.mtu_begun.get()))
@@ -175,7 +175,7 @@ pub(super) fn window(
             "at the sending end, as root: `sysctl -w net.ipv4.tcp_wmem='4096 65536 67108864'`",
         )
     };
-    let more = (tcp.streams.max(1) * 4).min(64);
+    let more = tcp.streams.clamp(1, 16) * 4;
     found.push(
         Finding::new(
             Limiter::Window,

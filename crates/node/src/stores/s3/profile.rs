@@ -36,7 +36,7 @@ impl Settings {
         Self::from_all(&env, &secrets, &config)
     }
 
-    fn from_all(
+    pub(in crate::stores) fn from_all(
         env: &dyn Fn(&str) -> Option<String>,
         secrets: &str,
         config: &str,

@@ -12,6 +12,33 @@ use super::{Tasks, TcpStream};
 use crate::assembly::Assembly;
 use crate::transports::intake::Intake;
 
+/// The bytes before those of a frame.
+pub(in crate::transports) const FRAME_HEAD: usize = 12;
+
+/// Where the bytes of a frame belong, and how many they are.
+pub(in crate::transports) struct FrameHead {
+    pub(in crate::transports) at: Offset,
+    pub(in crate::transports) len: usize,
+}
+
+impl FrameHead {
+    pub(in crate::transports) fn write(&self) -> [u8; FRAME_HEAD] {
+        let mut bytes = [0; FRAME_HEAD];
+        bytes[..8].copy_from_slice(&self.at.get().to_le_bytes());
+        bytes[8..].copy_from_slice(&(self.len as u32).to_le_bytes());
+        bytes
+    }
+
+    /// None if the frame is longer, or ends farther, than any that is sent.
+    pub(in crate::transports) fn read(bytes: &[u8; FRAME_HEAD]) -> Option<Self> {
+        let (at, len) = bytes.split_at(8);
+        let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
+        let len = u32::from_le_bytes(len.try_into().unwrap_or_default()) as usize;
+        let beyond = at.saturating_add(len as u64) > SPACE_END.get();
+        (len <= MAX_DATA && !beyond).then_some(Self { at: Offset(at), len })
+    }
+}
+
 /// Starts the two tasks of a stream at its sending end.
 pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream) {
     let watched = stream.get_ref().0.line();
@@ -21,10 +48,8 @@ pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream
     tasks.spawn(async move {
         let result: std::io::Result<()> = async {
             while let Some((at, slice)) = sender.piece(line).await {
-                let mut header = [0; 12];
-                header[..8].copy_from_slice(&at.get().to_le_bytes());
-                header[8..].copy_from_slice(&(slice.len() as u32).to_le_bytes());
-                output.write_all(&header).await?;
+                let head = FrameHead { at, len: slice.len() };
+                output.write_all(&head.write()).await?;
                 output.write_all(slice.bytes()).await?;
                 drop(slice);
                 // What TLS holds back would wait for the next piece.
@@ -77,7 +102,7 @@ pub(in crate::transports) fn receive(
         let (mut input, mut output) = tokio::io::split(stream);
         // A stream counts from its first byte on: of those that both ends made at once, the
         // source leaves all but those it wants unused.
-        let mut header = [0; 12];
+        let mut header = [0; FRAME_HEAD];
         match input.read(&mut header[..1]).await {
             Ok(0) => return,
             Ok(_) => {}
@@ -89,22 +114,17 @@ pub(in crate::transports) fn receive(
             let mut total = 0u64;
             loop {
                 input.read_exact(&mut header[1..]).await?;
-                let (at, size) = header.split_at(8);
-                let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
-                let size = u32::from_le_bytes(size.try_into().unwrap_or_default()) as usize;
-                // Longer or farther than ever sent: the peer is broken, and nothing is taken by
-                // its word.
-                let beyond = at.saturating_add(size as u64) > SPACE_END.get();
-                if size > MAX_DATA || beyond {
+                // The peer is broken: nothing is taken by its word.
+                let Some(FrameHead { at, len: size }) = FrameHead::read(&header) else {
                     return Ok(());
-                }
+                };
                 let wait = intake.wait(ByteCount((header.len() + size) as u64));
                 if !wait.is_zero() {
                     tokio::time::sleep(wait.to_std()).await;
                 }
                 input.read_exact(&mut buffer[..size]).await?;
                 let bytes = &buffer[..size];
-                tokio::task::block_in_place(|| assembly.place_waiting(Offset(at), bytes));
+                tokio::task::block_in_place(|| assembly.place_waiting(at, bytes));
                 total += size as u64;
                 output.write_all(&total.to_le_bytes()).await?;
                 output.flush().await?;

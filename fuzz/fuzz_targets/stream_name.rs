@@ -1,0 +1,4 @@
+#![no_main]
+//! See `packtrain_node::fuzzing::stream_name`.
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::stream_name(data));
