@@ -4,6 +4,7 @@ mod arrows;
 mod dead;
 mod documents;
 mod length;
+mod security;
 mod words;
 
 use anyhow::{Result, bail};
@@ -17,6 +18,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(documents::check()?);
     findings.extend(words::check()?);
     findings.extend(crate::ignored::check()?);
+    findings.extend(security::check()?);
     if !findings.is_empty() {
         bail!("not tidy:\n  {}", findings.join("\n  "));
     }
