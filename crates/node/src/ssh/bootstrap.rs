@@ -103,7 +103,7 @@ pub(super) fn start(
     let (running, mut input, mut output) = Running::start(settings, target, &posix(LOADER), stop)?;
     // An end that closes early shows in what it says, or does not say.
     let _ = writeln!(input, "{}", script(&settings.remote_path)).and_then(|()| input.flush());
-    let ready = match marker::find(&mut output, |line| Ready::parse(line)) {
+    let ready = match marker::find(&mut output, Ready::parse) {
         Ok(Some(ready)) => ready,
         Ok(None) | Err(_) => {
             drop(input);
