@@ -1,7 +1,7 @@
 //! `depot`: a station in the middle of a path, which passes sessions on.
 //!
 //! A session is a header and behind it a byte stream that is sealed from end to end; the depot
-//! reads the header and nothing else (`packtrain_proto::session`). `policy` says where sessions may
+//! reads the header and nothing else (`packtrain_proto::session`). `address_policy` says where sessions may
 //! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
 //! counted,
 //! `spool` what is kept on a disk for those who come later.
@@ -12,10 +12,8 @@ mod framed;
 mod lane;
 mod measure;
 mod metrics;
-mod policy;
 mod relay;
 mod spool;
-mod strangers;
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -35,12 +33,14 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::address_policy::AllowRule;
 use crate::api::{
     DepotKept, DepotReporter, DepotRequest, DepotSession, NodeError, Notice, NoticeLevel,
     StopHandle,
 };
 use crate::authorized::AuthorizedKeys;
 use crate::hop::Hops;
+use crate::unauthenticated::Unauthenticated;
 use crate::{keys, runtime, serve};
 
 pub(crate) use admission::{BLOCK, LEAST, Pool};
@@ -48,17 +48,19 @@ pub(crate) use relay::{read_answer, write_all};
 
 pub use admission::DepotLimits;
 pub use metrics::DepotStats;
-pub use policy::{AllowError, AllowRule};
 pub use spool::{DepotSpool, SpoolStats};
 
 use admission::Admission;
 use measure::{Sensors, Turns};
 use metrics::Counters;
 use spool::Spool;
-use strangers::Strangers;
 
 /// Sessions remembered so that none comes twice: of four minutes.
 const MOST_REMEMBERED: usize = 100_000;
+/// Connections that are not authenticated yet.
+const MAX_UNAUTHENTICATED: usize = 1024;
+/// The same of one network: as many streams as anybody opens at once, and the rest is for others.
+const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 256;
 /// Words for the reporter that may wait; more are not told.
 const MOST_WORDS: usize = 4096;
 /// How often the depot measures itself.
@@ -371,7 +373,8 @@ async fn serve_until(
     stop: &StopHandle,
     drain: Duration,
 ) {
-    let strangers: Arc<Strangers> = Arc::default();
+    let unauthenticated =
+        Unauthenticated::new(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK);
     // Sessions hold it; when nobody does, all are over.
     let (over, watched) = watch::channel(false);
     loop {
@@ -384,11 +387,17 @@ async fn serve_until(
             tokio::time::sleep(AGAIN.to_std()).await;
             continue;
         };
-        let Some(stranger) = strangers.meet(peer.ip()) else {
-            depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
-            continue;
-        };
-        tokio::spawn(relay::serve(Arc::clone(depot), socket, peer, stranger, watched.clone()));
+        let (pending, eviction) = unauthenticated.register(peer.ip());
+        let session = relay::serve(Arc::clone(depot), socket, peer, pending, watched.clone());
+        let depot = Arc::clone(depot);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = session => {}
+                () = eviction.wait() => {
+                    depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
     }
     drop((listener, watched));
     let left = {

@@ -24,6 +24,7 @@ pub mod serve;
 pub mod tickets;
 pub mod udt4;
 
+mod address_policy;
 mod assembly;
 mod control;
 mod end;
@@ -44,4 +45,5 @@ mod statefile;
 mod stores;
 mod transports;
 mod tunnel;
+mod unauthenticated;
 mod ways;

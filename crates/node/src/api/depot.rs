@@ -8,7 +8,8 @@ use packtrain_units::{ByteCount, Duration};
 use super::cp::{Place, PortRange};
 use super::report::Notice;
 use super::stop::StopHandle;
-pub use crate::depot::{AllowError, AllowRule, DepotLimits, DepotSpool, DepotStats, SpoolStats};
+pub use crate::address_policy::{AllowError, AllowRule};
+pub use crate::depot::{DepotLimits, DepotSpool, DepotStats, SpoolStats};
 
 /// `depot`.
 #[derive(Clone, Debug)]

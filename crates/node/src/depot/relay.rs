@@ -18,11 +18,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::lane::Lane;
-use super::strangers::Stranger;
 use super::{Depot, Told, echo, framed, measure, spool};
 use crate::api::DepotSession;
 use crate::hop::{Fate, Socket};
 use crate::pubkey::PublicKey;
+use crate::unauthenticated::UnauthenticatedPeer;
 
 /// How long a connection has to say what it wants.
 const HELLO: Duration = Duration::from_secs(10);
@@ -88,11 +88,11 @@ pub(super) async fn serve(
     depot: Arc<Depot>,
     mut socket: TcpStream,
     peer: SocketAddr,
-    stranger: Stranger,
+    pending: UnauthenticatedPeer,
     mut over: watch::Receiver<bool>,
 ) {
     // Given up by who is let in; who is refused has it until he has heard so.
-    let mut stranger = Some(stranger);
+    let mut pending = Some(pending);
     let begun = clock::now();
     tune_socket(&socket, &depot);
     let read = tokio::select! {
@@ -102,7 +102,7 @@ pub(super) async fn serve(
     let (mut known, flow) = (Known::default(), Flow::default());
     let ended = match read {
         Ok(Ok(header)) => {
-            let work = session(&depot, &mut socket, header, &mut stranger, (&mut known, &flow));
+            let work = session(&depot, &mut socket, header, &mut pending, (&mut known, &flow));
             tokio::select! {
                 ended = work => ended,
                 _ = over.wait_for(|over| *over) => Err(Ended::Failed("the depot has ended".into())),
@@ -312,16 +312,16 @@ async fn session(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<Stranger>,
+    pending: &mut Option<UnauthenticatedPeer>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     known.id = Some(header.session.id.to_string());
     known.key = Some(PublicKey(header.sender));
     match header.session.kind {
         Kind::Asynchronous | Kind::Staging => {
-            return spool::deposit(depot, socket, header, stranger, (known, flow)).await;
+            return spool::deposit(depot, socket, header, pending, (known, flow)).await;
         }
-        Kind::Claim => return spool::claim(depot, socket, header, stranger, (known, flow)).await,
+        Kind::Claim => return spool::claim(depot, socket, header, pending, (known, flow)).await,
         _ => {}
     }
     let position = header.position();
@@ -329,7 +329,7 @@ async fn session(
     if let Kind::Measure(what) = header.session.kind {
         return measure::answer(depot, socket, &header, what).await;
     }
-    *stranger = None;
+    *pending = None;
     let broken =
         || refusal(position, Reason::Malformed, "the route has no depot for this position");
     let (hop, last) = match header.next().ok_or_else(broken)? {

@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 
 use super::super::Depot;
 use super::super::relay::{Ended, Flow, Known, Seat, once, refusal};
-use super::super::strangers::Stranger;
 use super::{Kept, Spool, disk_failed, tell};
 use crate::pubkey::PublicKey;
+use crate::unauthenticated::UnauthenticatedPeer;
 
 /// The session that is asked for, if who asks has its key. Who has another hears what is said of
 /// a session that never was: numbers are seen on the way, and that one is kept here is nobody's
@@ -42,7 +42,7 @@ pub(in crate::depot) async fn claim(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<Stranger>,
+    pending: &mut Option<UnauthenticatedPeer>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let Some(spool) = &depot.spool else {
@@ -50,7 +50,7 @@ pub(in crate::depot) async fn claim(
         return Err(refusal(0, Reason::Absent, text).into());
     };
     let (kept, claim) = judge(spool, &header)?;
-    *stranger = None;
+    *pending = None;
     known.to = format!("claim of {}", kept.id);
     let seat = Seat::take(depot, PublicKey(header.sender), flow, 0)?;
     // Remembered only while there is a seat, and for each session by itself.

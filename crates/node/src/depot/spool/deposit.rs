@@ -15,10 +15,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
 use super::super::relay::{Ended, Flow, Known, Seat, let_in, refusal};
-use super::super::strangers::Stranger;
 use super::bringers::Bringing;
 use super::store::Appended;
 use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
+use crate::unauthenticated::UnauthenticatedPeer;
 
 /// How far ahead of a slow branch that all wait for, or that is dropped, a session may be.
 pub(super) const AHEAD: u64 = 256;
@@ -101,7 +101,7 @@ pub(in crate::depot) async fn deposit(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
-    stranger: &mut Option<Stranger>,
+    pending: &mut Option<UnauthenticatedPeer>,
     (known, flow): (&mut Known, &Flow),
 ) -> Result<(), Ended> {
     let key = let_in(depot, &header)?;
@@ -111,7 +111,7 @@ pub(in crate::depot) async fn deposit(
     };
     let node = tokio::time::timeout(HELLO.to_std(), socket.read_u8()).await;
     let node = node.map_err(|_| Ended::Failed("nothing came behind the header".into()))??;
-    *stranger = None;
+    *pending = None;
     let refused = |ended| {
         if let Ended::Refused(_) = &ended {
             spool.counted.refused.fetch_add(1, Ordering::Relaxed);

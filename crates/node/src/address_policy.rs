@@ -1,8 +1,9 @@
-//! Where a depot connects to: nowhere but where its owner says.
+//! Where a depot or a server connects to: nowhere but where its owner says.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use packtrain_proto::session::Host;
 
@@ -88,6 +89,11 @@ fn is_near(ip: IpAddr) -> bool {
 }
 
 impl AllowRule {
+    /// Whether it means a name, and not addresses.
+    pub fn is_name(&self) -> bool {
+        matches!(self.to, To::Name(_))
+    }
+
     /// Whether a connection to this address and port, found under the name `host` if it was one,
     /// is allowed.
     pub fn allows(&self, host: &Host, ip: IpAddr, port: u16) -> bool {
@@ -101,6 +107,32 @@ impl AllowRule {
                 within(ip, *net, *bits) && own(ip).is_none_or(named)
             }
             To::Name(name) => matches!(host, Host::Name(asked) if asked == name) && !is_near(ip),
+        }
+    }
+}
+
+/// Which addresses named by others a called end connects to, besides that of its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DialPolicy {
+    /// Those of the rules.
+    Rules(Arc<[AllowRule]>),
+    /// Those that the caller names: it is this account's own user. Addresses that only the other
+    /// end of the data names are not among them.
+    CallersChoice,
+}
+
+impl Default for DialPolicy {
+    fn default() -> Self {
+        Self::Rules(Arc::default())
+    }
+}
+
+impl DialPolicy {
+    /// Whether a rule allows a connection to this address, which somebody else named.
+    pub(crate) fn allows(&self, ip: IpAddr, port: u16) -> bool {
+        match self {
+            Self::Rules(rules) => rules.iter().any(|rule| rule.allows(&Host::Ip(ip), ip, port)),
+            Self::CallersChoice => false,
         }
     }
 }
