@@ -9,11 +9,10 @@
 //! A line that cannot be read lets nobody in and is reported; an option that is not known
 //! makes its line such a line, since it may be a restriction.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::pubkey::PublicKey;
-use crate::statefile;
+use crate::trusted_file;
 
 /// What a key may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,35 +52,16 @@ pub enum LineError {
 }
 
 /// Why a file as a whole was not used.
-#[derive(Debug, thiserror::Error)]
-pub enum AuthorizedError {
-    /// It cannot be read.
-    #[error("{path}: {error}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// Others than its owner may write it.
-    #[error("{path} can be written by others: run chmod go-w on it")]
-    Writable {
-        /// The file.
-        path: PathBuf,
-    },
-}
+pub use crate::trusted_file::TrustError as AuthorizedError;
 
 impl AuthorizedKeys {
     /// Reads the file at `path`; no file means no keys.
+    ///
+    /// # Errors
+    /// It cannot be read, or others than this user and root can have changed it.
     pub fn load(path: &Path) -> Result<Self, AuthorizedError> {
-        let failed = |error| AuthorizedError::Io { path: path.to_owned(), error };
-        let Some(text) = statefile::read(path).map_err(failed)? else {
-            return Ok(Self::default());
-        };
-        if std::fs::metadata(path).map_err(failed)?.mode() & 0o022 != 0 {
-            return Err(AuthorizedError::Writable { path: path.to_owned() });
-        }
-        Ok(Self::parse(&text))
+        let text = trusted_file::read(path)?;
+        Ok(text.map_or_else(Self::default, |text| Self::parse(&text)))
     }
 
     /// Reads the text of a file.

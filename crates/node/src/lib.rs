@@ -44,6 +44,7 @@ mod ssh;
 mod statefile;
 mod stores;
 mod transports;
+mod trusted_file;
 mod tunnel;
 mod unauthenticated;
 mod ways;

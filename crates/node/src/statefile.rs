@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// No such file has a reason to be longer; a longer one is an error, not an allocation.
-const MAX_LENGTH: u64 = 16 << 20;
+pub(crate) const MAX_LENGTH: u64 = 16 << 20;
 
 /// The text of the file at `path`; none if there is no file.
 pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
