@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second kills. One that was
+//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second kills (of a server, the
+//! third). One that was
 //! ignored when the command began (`nohup`, a job behind `&`) stays ignored.
 
 use packtrain_node::api::StopHandle;
@@ -10,6 +11,38 @@ use crate::exit::complain;
 
 /// Turns signals into requests to `stop` from now on.
 pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
+    let stop = stop.clone();
+    handle(move |signal| {
+        if stop.requested().is_some() {
+            // Ends the process; what was safe stays safe without our help.
+            let _ = emulate_default_handler(signal);
+        }
+        stop.request(signal);
+        if !quiet {
+            complain("stopping and keeping what is safe: once more to stop at once");
+        }
+    });
+}
+
+/// The same for a server that lets its clients end first: a second signal asks it to end them, so
+/// that they hear of it, and the third kills.
+pub(crate) fn watch_server(stop: &StopHandle) {
+    let stop = stop.clone();
+    let mut count = 0_u32;
+    handle(move |signal| {
+        count = count.saturating_add(1);
+        match count {
+            1 => stop.request(signal),
+            2 => stop.request_at_once(signal),
+            _ => {
+                let _ = emulate_default_handler(signal);
+            }
+        }
+    });
+}
+
+/// Calls `on_signal` for each signal from now on, in a thread.
+fn handle(mut on_signal: impl FnMut(i32) + Send + 'static) {
     let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |text| ignored(&text));
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|n| ignored >> (n - 1) & 1 == 0);
     let mut signals = match Signals::new(wanted) {
@@ -19,17 +52,9 @@ pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
             return;
         }
     };
-    let stop = stop.clone();
     let watcher = move || {
         for signal in signals.forever() {
-            if stop.requested().is_some() {
-                // Ends the process; what was safe stays safe without our help.
-                let _ = emulate_default_handler(signal);
-            }
-            stop.request(signal);
-            if !quiet {
-                complain("stopping and keeping what is safe: once more to stop at once");
-            }
+            on_signal(signal);
         }
     };
     if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watcher) {

@@ -25,7 +25,7 @@ use crate::end::Allowed;
 use crate::handshake::{self, Ask, AskPath, AskRun, More};
 use crate::history::{self, Alike};
 use crate::route::{Route, Via};
-use crate::session::Stop;
+use crate::session::{Stop, only_own_signal};
 use crate::sink::{self, Destination, SinkSetup};
 use crate::source::{self, SourceSetup, SourceSpec};
 use crate::stores;
@@ -158,9 +158,17 @@ fn close(
     request: &CpRequest,
     watch: &Watch<'_>,
     begun: Time,
-    ended: Result<Ended, NodeError>,
+    mut ended: Result<Ended, NodeError>,
     reporter: &dyn Reporter,
 ) -> Result<Outcome, NodeError> {
+    match &mut ended {
+        Ok((outcome, _)) => {
+            if let Some(failure) = &mut outcome.failure {
+                only_own_signal(&mut failure.kind, &request.stop);
+            }
+        }
+        Err(error) => only_own_signal(&mut error.kind, &request.stop),
+    }
     let (result, said) = match ended {
         Ok((outcome, moved)) => {
             let outcome = finish(request, outcome, moved, watch, clock::now().since(begun));

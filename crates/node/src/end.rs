@@ -8,9 +8,11 @@ use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 use packtrain_units::DataRate;
 
+use crate::address_policy::DialPolicy;
 use crate::api::{NodeError, PortRange, TransportChoice};
 use crate::ceilings::Ceilings;
 use crate::config::{self, Dirs, Policy};
+use crate::confinement::Confinement;
 use crate::control::Control;
 use crate::handshake::{self, Ask};
 use crate::perf;
@@ -23,7 +25,7 @@ use crate::transports::{Hints, MOST_STREAMS, Moved, Plan, SinkTransports, Source
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowed {
     /// Everything lies below this directory.
-    pub(crate) root: Option<PathBuf>,
+    pub(crate) root: Option<Confinement>,
     /// Nobody writes.
     pub(crate) read_only: bool,
     /// Only perf tests.
@@ -32,9 +34,39 @@ pub(crate) struct Allowed {
     pub(crate) ports: Option<PortRange>,
     /// Rate, streams and transports.
     pub(crate) ceilings: Ceilings,
+    /// Where data connections go that others name.
+    pub(crate) dial: DialPolicy,
 }
 
+/// The right to transfer files, and not only to measure.
+const TRANSFER: &str = "transfer";
+/// The right to write.
+const WRITE: &str = "write";
+/// The right to have the rules of `--dial-to` used.
+const DIAL: &str = "dial";
+
 impl Allowed {
+    /// What is granted here, as words for a ticket. Each way in which one server allows more than
+    /// another is a word of its own: a ticket grants what its words say, and nothing else.
+    pub(crate) fn rights(&self) -> Vec<&'static str> {
+        let words = [
+            (!self.perf_only, TRANSFER),
+            (!self.perf_only && !self.read_only, WRITE),
+            (self.dial != DialPolicy::default(), DIAL),
+        ];
+        words.into_iter().filter_map(|(has, word)| has.then_some(word)).collect()
+    }
+
+    /// Takes away what these words do not grant.
+    pub(crate) fn restrict_to(&mut self, rights: &[String]) {
+        let has = |word: &str| rights.iter().any(|right| right == word);
+        self.perf_only |= !has(TRANSFER);
+        self.read_only |= !has(WRITE);
+        if !has(DIAL) {
+            self.dial = DialPolicy::default();
+        }
+    }
+
     /// What the site's policy allows at this end, whoever asks.
     pub(crate) fn by_policy() -> Result<Self, NodeError> {
         // Without a home directory there is still a site.
@@ -138,9 +170,15 @@ pub(crate) fn serve(
     });
     let (ask, allowed) = admitted.map_err(refuse)?;
     if !ask.peer.is_empty() {
-        hints.peer.clone_from(&ask.peer);
+        // The data's other end is not the caller.
+        hints.peer.clear();
+        let own_user = matches!(allowed.dial, DialPolicy::CallersChoice);
+        let to = if own_user { &mut hints.peer } else { &mut hints.named };
+        to.clone_from(&ask.peer);
     }
-    let far = hints.peer.first().map(|address| address.to_canonical().to_string());
+    hints.dial.clone_from(&allowed.dial);
+    let far = hints.peer.first().or(hints.named.first());
+    let far = far.map(|address| address.to_canonical().to_string());
     let mut plan = ask.plan(hints, &allowed, &ask.ceilings, open.options.rate_bps);
     if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
         plan.earlier = observer.earlier(&far);
@@ -225,4 +263,132 @@ fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Protocol, "the request names no paths"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
+    use packtrain_transfer::message::Options;
+
+    use super::*;
+    use crate::api::StopHandle;
+    use crate::control::{Incoming, pair};
+    use crate::transports::offer::{Offer, Word};
+
+    #[test]
+    fn a_ticket_never_grants_more_than_its_words() {
+        let rules = DialPolicy::Rules(["192.0.2.0/24".parse().expect("a rule")].into());
+        let writable = Allowed { dial: rules.clone(), ..Allowed::default() };
+        let read_only = Allowed { read_only: true, ..Allowed::default() };
+        let measures = Allowed { perf_only: true, ..Allowed::default() };
+        assert_eq!(writable.rights(), ["transfer", "write", "dial"]);
+        assert_eq!(read_only.rights(), ["transfer"]);
+        assert!(measures.rights().is_empty());
+        // A server that was started again with more does not give it to old tickets.
+        for (issued, read, perf) in [(&read_only, true, false), (&measures, true, true)] {
+            let words: Vec<String> = issued.rights().iter().map(|&w| w.to_owned()).collect();
+            let mut now = writable.clone();
+            now.restrict_to(&words);
+            assert_eq!((now.read_only, now.perf_only), (read, perf));
+            assert_eq!(now.dial, DialPolicy::default());
+        }
+        // One that was started again with less does not give more either.
+        let words: Vec<String> = writable.rights().iter().map(|&w| w.to_owned()).collect();
+        let mut now = read_only.clone();
+        now.restrict_to(&words);
+        assert!(now.read_only && !now.perf_only);
+        let mut same = writable.clone();
+        same.restrict_to(&words);
+        assert_eq!(same.rights(), writable.rights());
+    }
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn file(&self, _: &[u8], _: &packtrain_transfer::FileReport) {}
+        fn source(&self, _: &packtrain_transfer::SourceTotals) {}
+        fn sink(&self, _: &packtrain_transfer::SinkTotals) {}
+        fn transport(&self, _: &str) {}
+        fn notice(&self, _: &crate::api::Notice) {}
+    }
+
+    /// Two UDP sockets of one port, at 127.0.0.1 and 127.0.0.2.
+    fn two_places() -> (UdpSocket, UdpSocket, u16) {
+        for _ in 0..100 {
+            let one = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            let port = one.local_addr().expect("bound").port();
+            if let Ok(two) = UdpSocket::bind(("127.0.0.2", port)) {
+                return (one, two, port);
+            }
+        }
+        panic!("no port is free at both addresses");
+    }
+
+    /// A called source whose caller says that the data's other end is at `peer`, and whose offer names
+    /// `offered`: just the wanted ones of the two places get datagrams.
+    fn dials(allowed: Allowed, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
+        let ips = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().expect("an address")).collect()
+        };
+        let (one, two, port) = two_places();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("f"), "text").expect("fine");
+        let (near, far) = pair().expect("sockets");
+        let stop = StopHandle::new();
+        let hints = Hints { peer: ips(&["127.0.0.1"]), ..Hints::default() };
+        let called = {
+            let stop = Stop::of_called_end(stop.clone());
+            std::thread::spawn(move || serve(far, hints, |_| Ok(allowed), &Nobody, stop))
+        };
+        let ask = Ask { choice: 1, peer: ips(peer), ..Ask::default() };
+        let open = Open {
+            role: Role::Source,
+            paths: vec![dir.path().join("f").into_os_string().into_encoded_bytes()],
+            options: Options::default(),
+            channel: ask.encode(),
+        };
+        handshake::call(&near, open, &Stop::new(stop.clone())).expect("it agrees");
+        let theirs = Offer { addresses: ips(offered), udp: vec![port], ..Offer::default() };
+        near.tx.send(&Message::Channel(theirs.encode()));
+        // It tries all addresses in each round: after some rounds at one, the other has had its own.
+        let mut buffer = [0; 2048];
+        let mut count = |socket: &UdpSocket, wanted: bool| {
+            let wait = std::time::Duration::from_millis(if wanted { 20_000 } else { 700 });
+            socket.set_read_timeout(Some(wait)).expect("fine");
+            (0..4).take_while(|_| socket.recv(&mut buffer).is_ok()).count() > 0
+        };
+        let (mut first, mut second) = (false, false);
+        // The one that is wanted comes first, so that there was time for the other.
+        for place in [wanted.1, !wanted.1] {
+            if place { second = count(&two, wanted.1) } else { first = count(&one, wanted.0) }
+        }
+        assert_eq!((first, second), wanted, "peer {peer:?}, offered {offered:?}");
+        while let Ok(incoming) = near.rx.try_recv() {
+            if let Incoming::Message(Message::Channel(bytes)) = incoming {
+                assert!(Word::decode(&bytes).is_some());
+            }
+        }
+        stop.request(15);
+        drop(near);
+        let _ = called.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_called_end_connects_to_its_caller_whatever_the_offer_says() {
+        dials(Allowed::default(), &[], &["127.0.0.2"], (true, false));
+        // Nor where the caller says the other end of the data is: at a server its word does not count.
+        dials(Allowed::default(), &["127.0.0.2"], &["127.0.0.2"], (false, false));
+    }
+
+    #[test]
+    fn a_called_end_connects_where_its_own_rules_or_its_own_user_say() {
+        let rules = DialPolicy::Rules(["127.0.0.2".parse().expect("a rule")].into());
+        let ruled = Allowed { dial: rules, ..Allowed::default() };
+        dials(ruled.clone(), &[], &["127.0.0.2"], (true, true));
+        dials(ruled, &["127.0.0.2"], &[], (false, true));
+        let own = Allowed { dial: DialPolicy::CallersChoice, ..Allowed::default() };
+        dials(own.clone(), &["127.0.0.2"], &[], (false, true));
+        dials(own, &[], &["127.0.0.2"], (true, false));
+    }
 }

@@ -1,8 +1,9 @@
 //! The first words on a control connection: who speaks which versions, and what is to be done.
 
+use packtrain_io::clock;
 use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::ByteCount;
+use packtrain_units::{ByteCount, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::TransportChoice;
@@ -11,8 +12,9 @@ use crate::control::{Control, Incoming};
 use crate::session::Stop;
 use crate::transports::TcpSettings;
 
-/// How long the other end has to answer once it is connected.
-const ANSWER: std::time::Duration = std::time::Duration::from_secs(30);
+/// How long the other end has, once it is connected, to greet and to say what it wants or whether
+/// that is granted: all of it together.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAGIC: [u8; 4] = *b"PKTR";
 
 /// What the caller's node tells the called node beside the transfer's own options.
@@ -139,9 +141,8 @@ fn hello() -> Message {
     })
 }
 
-fn next(control: &Control, stop: &Stop) -> Result<Message, Failure> {
+fn next(control: &Control, stop: &Stop, until: Time) -> Result<Message, Failure> {
     let step = std::time::Duration::from_millis(100);
-    let mut waited = std::time::Duration::ZERO;
     loop {
         if let Some(failure) = stop.asked() {
             return Err(failure);
@@ -149,9 +150,9 @@ fn next(control: &Control, stop: &Stop) -> Result<Message, Failure> {
         match control.rx.recv_timeout(step) {
             Ok(Incoming::Message(message)) => return Ok(message),
             Ok(Incoming::Closed(failure)) => return Err(failure),
-            Err(_) => waited += step,
+            Err(_) => {}
         }
-        if waited >= ANSWER {
+        if clock::now() >= until {
             return Err(Failure::new(FailureKind::Temporary, "the other end does not answer"));
         }
     }
@@ -178,10 +179,11 @@ fn check(message: Message) -> Result<(), Failure> {
 
 /// The caller's part: greets, asks, waits for agreement; gives the limits of the called end.
 pub(crate) fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
+    let until = clock::now() + HANDSHAKE_TIMEOUT;
     control.tx.send(&hello());
-    check(next(control, stop)?)?;
+    check(next(control, stop, until)?)?;
     control.tx.send(&Message::Open(open));
-    match next(control, stop)? {
+    match next(control, stop, until)? {
         Message::Opened(opened) => Ceilings::decode(&opened.channel),
         Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
         _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
@@ -190,13 +192,17 @@ pub(crate) fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceiling
 
 /// The called end's part, up to knowing what is asked; the caller of this answers.
 pub(crate) fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
+    answer_until(control, stop, clock::now() + HANDSHAKE_TIMEOUT)
+}
+
+fn answer_until(control: &Control, stop: &Stop, until: Time) -> Result<Open, Failure> {
     control.tx.send(&hello());
     let refused = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
     };
-    check(next(control, stop)?).map_err(refused)?;
-    match next(control, stop)? {
+    check(next(control, stop, until).map_err(refused)?).map_err(refused)?;
+    match next(control, stop, until).map_err(refused)? {
         Message::Open(open) => Ok(open),
         Message::Cancel(failure) => Err(failure),
         _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
@@ -206,6 +212,22 @@ pub(crate) fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_that_greets_and_asks_for_nothing_is_refused_in_the_end() {
+        let (near, far) = crate::control::pair().unwrap();
+        let stop = Stop::new(crate::api::StopHandle::new());
+        near.tx.send(&hello());
+        let failure = answer_until(&far, &stop, clock::now()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        let told = std::iter::from_fn(|| near.rx.recv_timeout(HANDSHAKE_TIMEOUT.to_std()).ok());
+        let mut messages = told.filter_map(|incoming| match incoming {
+            Incoming::Message(message) => Some(message),
+            Incoming::Closed(_) => None,
+        });
+        assert!(matches!(messages.next(), Some(Message::Hello(_))));
+        assert!(matches!(messages.next(), Some(Message::Refused(told)) if told == failure));
+    }
 
     #[test]
     fn an_ask_is_understood_with_and_without_what_came_later() {

@@ -26,6 +26,7 @@ pub mod udt4;
 
 mod address_policy;
 mod assembly;
+mod confinement;
 mod control;
 mod end;
 #[cfg(feature = "fuzzing")]

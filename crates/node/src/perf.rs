@@ -22,8 +22,8 @@ use crate::end::Allowed;
 use crate::handshake::{self, Ask, More, PerfAsk};
 use crate::history;
 use crate::keys;
-use crate::serve::{Door, Listening, Served, run_server};
-use crate::session::Stop;
+use crate::serve::{AccessRules, ClientLimits, Listening, Served, run_server};
+use crate::session::{Stop, only_own_signal};
 use crate::tickets::TicketBook;
 use crate::transports::{Hints, MOST_STREAMS, Moved, Plan};
 use crate::tunnel;
@@ -303,7 +303,16 @@ pub fn client(
 ) -> Result<PerfOutcome, NodeError> {
     let keep = request.history.clone();
     let watched = history::Measuring::new(reporter, &request);
-    let result = measure(request, &watched);
+    let stop = request.stop.clone();
+    let mut result = measure(request, &watched);
+    match &mut result {
+        Ok(outcome) => {
+            if let Some(failure) = &mut outcome.failure {
+                only_own_signal(&mut failure.kind, &stop);
+            }
+        }
+        Err(error) => only_own_signal(&mut error.kind, &stop),
+    }
     watched.over(&keep, &result);
     result
 }
@@ -374,7 +383,11 @@ fn measure(
     // The called end does the same.
     let most = limits.ceilings.and(&peer).streams;
     let parallel = most.map_or(parallel, |most| parallel.min(most));
-    let hints = Hints { peer: tunnel.peer.clone(), own: tunnel.local.into_iter().collect() };
+    let hints = Hints {
+        peer: tunnel.peer.clone(),
+        own: tunnel.local.into_iter().collect(),
+        ..Hints::default()
+    };
     let plan = ask.plan(hints, &limits, &peer, rate_bps);
     let mut intervals = Intervals::new(request.interval, reporter);
     let mut tell = |now: Now| intervals.note(&now);
@@ -467,20 +480,24 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
         return udt4::perf_server(&request, &history::Tests::new(reporter, &history));
     }
     let dirs = keys::dirs()?;
-    let door = Door {
-        scope: "perf".to_owned(),
+    let rules = AccessRules {
+        kind: "perf",
+        root: None,
         authorized: request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys()),
         tickets: TicketBook::new(dirs.tickets()),
         base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
     };
+    let identity = keys::identity()?;
     let (history, keep) = (request.history.clone(), request.history);
-    let (tell, told) = crossbeam_channel::unbounded::<Served>();
+    // None: no more will come, whatever clients that do not end still hold.
+    let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
+    let last = tell.clone();
     let done = Arc::new(move |served| {
-        let _ = tell.send(served);
+        let _ = tell.send(Some(served));
     });
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, elapsed, result, row) in told {
+            for (peer, elapsed, result, row) in told.into_iter().map_while(|served| served) {
                 let outcome = match result {
                     Ok((_, moved)) => PerfOutcome {
                         transport: moved.shares.first().map_or_else(String::new, |s| s.0.clone()),
@@ -501,17 +518,23 @@ pub fn server(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result
                 }
             }
         });
-        run_server(
-            door,
+        let ended = run_server(
+            &identity,
+            rules,
             &Listening {
                 address: &request.listen,
                 ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
                 stop: request.stop,
                 clients: request.tests,
+                limits: ClientLimits::default(),
+                drain: Duration::ZERO,
                 ready: &|address, print| reporter.listening(address, Some(print)),
+                notice: &|notice| reporter.notice(&notice),
                 done,
                 history,
             },
-        )
+        );
+        let _ = last.send(None);
+        ended
     })
 }

@@ -1,6 +1,10 @@
 //! The called end: started by ssh on its standard input and output, or listening as a server.
 
-use parking_lot::Mutex;
+mod access;
+mod clients;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -10,16 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use packtrain_io::tcp::tls::{peer_key, server_config};
-use packtrain_io::tcp::{listen, tune};
+use packtrain_io::tcp::{Identity, listen, tune};
 use packtrain_io::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use crate::address_policy::DialPolicy;
 use crate::api::{NodeError, Notice, NoticeLevel, ServeReporter, ServeRequest, StopHandle};
 use crate::authorized::AuthorizedKeys;
-use crate::control;
+use crate::control::{self, Control};
 use crate::end::{self, Allowed};
 use crate::handshake::Ask;
 use crate::history::{self, Called, Keep, Row};
@@ -29,19 +35,28 @@ use crate::pubkey::PublicKey;
 use crate::runtime;
 use crate::session::Stop;
 use crate::ssh::MARKER;
-use crate::tickets::{Ticket, TicketBook};
+use crate::tickets::{ServerInstance, Ticket, TicketBook};
 use crate::transports::{Hints, Moved};
+use crate::unauthenticated::{Eviction, Unauthenticated, UnauthenticatedPeer};
 
-/// Clients served at a time; more are told to come again.
-const MOST_CLIENTS: usize = 64;
-/// Connections that have not been let in yet; more are dropped.
-const MOST_STRANGERS: usize = 128;
-/// How long a stranger has for the TLS handshake.
-const SHAKE: Duration = Duration::from_secs(10);
+use access::AccessPolicy;
+use clients::Clients;
+
+pub(crate) use access::AccessRules;
+pub use clients::ClientLimits;
+
+/// Connections whose client has not been let in yet, in all and of one network.
+const MAX_UNAUTHENTICATED: usize = 256;
+const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 64;
+/// How long a client has for the TLS handshake. What follows, up to its request, has a limit of its
+/// own (`handshake`).
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what an earlier try left here may take to end.
 const LEAVE: Duration = Duration::from_secs(5);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
+/// How long clients that are told of the server's end have to hear it.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Serves the one caller at the other end of standard input and output, as ssh starts it.
 ///
@@ -55,11 +70,12 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
         rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
     output.write_all(MARKER).map_err(failed)?;
     let control = control::over_streams("ssh", input, output);
-    let site = Allowed::by_policy()?;
+    // The caller is this account's own user, as ssh has made sure: it may say who is dialled.
+    let site = Allowed { dial: DialPolicy::CallersChoice, ..Allowed::by_policy()? };
     let admit = move |_: &Ask| Ok(site);
     let tx = control.tx.clone();
     let (called, begun) = (Called::new(Keep::default()), clock::now());
-    let ended = end::serve(control, ssh_hints(), admit, &called, Stop::new(stop));
+    let ended = end::serve(control, ssh_hints(), admit, &called, Stop::of_called_end(stop));
     // What is still queued for the caller leaves before the process does.
     tx.close();
     tx.wait_closed(std::time::Duration::from_secs(5));
@@ -78,57 +94,10 @@ fn ssh_hints() -> Hints {
     let text = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
     let ip = |n: usize| words.get(n).and_then(|w| w.parse::<IpAddr>().ok());
-    Hints { peer: ip(0).into_iter().collect(), own: ip(2).into_iter().collect() }
-}
-
-/// Who may do what at a listening server.
-pub(crate) struct Door {
-    pub(crate) scope: String,
-    pub(crate) authorized: PathBuf,
-    pub(crate) tickets: TicketBook,
-    pub(crate) base: Allowed,
-}
-
-impl Door {
-    /// What a client with this key, and perhaps a ticket, may do.
-    fn admit(&self, key: &PublicKey, ask: &Ask) -> Result<Allowed, Failure> {
-        let keys = AuthorizedKeys::load(&self.authorized)
-            .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("the server's {e}")))?;
-        if let Some(grant) = keys.grant(key) {
-            let mut allowed = self.base.clone();
-            allowed.read_only |= grant.read_only;
-            if let (Some(base), Some(own)) = (&allowed.root, &grant.root) {
-                // An absolute one replaces the base, as the file's owner meant it; a relative one
-                // stays below it whatever links clients have put there.
-                let found = std::fs::canonicalize(base.join(own)).map_err(|e| {
-                    Failure::new(FailureKind::NotAuthorised, format!("this key's directory: {e}"))
-                })?;
-                if own.is_relative() && !found.starts_with(base) {
-                    let text = "this key's directory leads out of the served one";
-                    return Err(Failure::new(FailureKind::NotAuthorised, text));
-                }
-                allowed.root = Some(found);
-            }
-            return Ok(allowed);
-        }
-        let Some(token) = &ask.ticket else {
-            return Err(Failure::new(
-                FailureKind::NotAuthorised,
-                format!(
-                    "this user's key ({}) is not in the server's authorized_keys: have it added \
-                     (packtrain key show prints it), or use a ticket",
-                    key.fingerprint()
-                ),
-            ));
-        };
-        let wall = std::time::UNIX_EPOCH + packtrain_io::clock::wall().to_std();
-        match self.tickets.redeem(token, &self.scope, key, wall) {
-            Ok(Ok(())) => Ok(self.base.clone()),
-            Ok(Err(refused)) => Err(Failure::new(FailureKind::NotAuthorised, refused.to_string())),
-            Err(e) => {
-                Err(Failure::new(FailureKind::Temporary, format!("the server's tickets: {e}")))
-            }
-        }
+    Hints {
+        peer: ip(0).into_iter().collect(),
+        own: ip(2).into_iter().collect(),
+        ..Hints::default()
     }
 }
 
@@ -138,52 +107,93 @@ pub(crate) type Served = (String, Duration, Ended, Option<Row>);
 /// How a client's request ended.
 type Ended = Result<(packtrain_transfer::Outcome, Moved), Failure>;
 
-/// Where a server listens and what it tells.
+/// Where a server listens, how much it takes on, and what it tells.
 pub(crate) struct Listening<'a> {
     pub(crate) address: &'a str,
     pub(crate) ticket: Option<(PathBuf, Duration)>,
     pub(crate) stop: StopHandle,
     /// End after this many clients.
     pub(crate) clients: Option<u64>,
+    pub(crate) limits: ClientLimits,
+    /// How long clients have to end once the server was asked to.
+    pub(crate) drain: Duration,
     pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
+    pub(crate) notice: &'a dyn Fn(Notice),
     pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
     /// Where rows are.
     pub(crate) history: Keep,
 }
 
-/// Listens and serves until asked to stop.
-pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), NodeError> {
+/// What all clients of a server share.
+struct Server {
+    access: AccessPolicy,
+    acceptor: TlsAcceptor,
+    unauthenticated: Arc<Unauthenticated>,
+    clients: Arc<Clients>,
+    runs: Runs,
+    /// Ends what is under way; the callers are told to try again.
+    cut: StopHandle,
+    served: AtomicU64,
+    done: Arc<dyn Fn(Served) + Send + Sync>,
+    history: Keep,
+}
+
+/// Listens and serves until asked to stop, and then lets clients end, but not for ever.
+pub(crate) fn run_server(
+    identity: &Identity,
+    rules: AccessRules,
+    listening: &Listening<'_>,
+) -> Result<(), NodeError> {
     let usage = |text: String| NodeError::new(FailureKind::Usage, text);
     let address: SocketAddr = resolve(listening.address).map_err(usage)?;
-    let identity = keys::identity()?;
-    let fingerprint = keys::public(&identity).fingerprint();
-    let config = server_config(&identity, Arc::new(|_| true))
+    let fingerprint = keys::public(identity).fingerprint();
+    let config = server_config(identity, Arc::new(|_| true))
         .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
-    let acceptor = TlsAcceptor::from(config);
     let _runtime = runtime::handle().enter();
     let listener = listen(address).map_err(|e| {
         let text = format!("cannot listen on {address}: {e}; choose another with --listen");
         NodeError::new(FailureKind::Fatal, text)
     })?;
     let bound = listener.local_addr().unwrap_or(address);
+    let instance = ServerInstance::new(rules.kind, fingerprint, bound, rules.root.as_deref());
     if let Some((path, lifetime)) = &listening.ticket {
-        issue(&door, path, *lifetime, fingerprint)?;
+        issue(&rules, instance, path, *lifetime, fingerprint)?;
     }
     (listening.ready)(bound, &fingerprint.to_string());
-    let door = Arc::new(door);
-    let served = Arc::new(AtomicU64::new(0));
-    let room = Arc::new(Semaphore::new(MOST_CLIENTS));
-    let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
-    let runs = Runs::default();
+    let server = Arc::new(Server {
+        access: AccessPolicy { rules, instance },
+        acceptor: TlsAcceptor::from(config),
+        unauthenticated: Unauthenticated::new(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK),
+        clients: Clients::new(listening.limits),
+        runs: Runs::default(),
+        cut: StopHandle::new(),
+        served: AtomicU64::new(0),
+        done: Arc::clone(&listening.done),
+        history: listening.history.clone(),
+    });
     runtime::handle().block_on(async {
+        server.accept_until_stopped(listener, listening).await;
+        if let Some(signal) = listening.stop.requested() {
+            server.drain(signal, listening).await;
+        }
+    });
+    Ok(())
+}
+
+impl Server {
+    async fn accept_until_stopped(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        listening: &Listening<'_>,
+    ) {
         loop {
             let tick = tokio::time::sleep(std::time::Duration::from_millis(100));
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = listening.stop.stopped() => return,
                 () = tick => {
-                    let enough = listening.clients.is_some_and(|n| served.load(Ordering::Acquire) >= n);
-                    if enough { return } else { continue }
+                    let served = self.served.load(Ordering::Acquire);
+                    if listening.clients.is_some_and(|n| served >= n) { return } else { continue }
                 }
             };
             let Ok((socket, peer)) = accepted else {
@@ -191,61 +201,105 @@ pub(crate) fn run_server(door: Door, listening: &Listening<'_>) -> Result<(), No
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             };
-            let Ok(stranger) = Arc::clone(&strangers).try_acquire_owned() else {
-                // Too many who have not said who they are: this one may come again.
-                continue;
-            };
-            let room = Arc::clone(&room);
-            let (acceptor, door, served) = (acceptor.clone(), Arc::clone(&door), Arc::clone(&served));
-            let runs = runs.clone();
-            let (done, stop) = (Arc::clone(&listening.done), listening.stop.clone());
-            let keep = listening.history.clone();
-            tokio::spawn(async move {
-                let local = socket.local_addr();
-                // What a system lacks of these, it does without.
-                let _ = tune::set_nodelay(&socket);
-                let _ = tune::set_dead_after(&socket, DEAD);
-                let shaken = tokio::time::timeout(SHAKE.to_std(), acceptor.accept(socket)).await;
-                let Ok(Ok(stream)) = shaken else { return };
-                let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0)) else {
-                    return;
-                };
-                let line = Line::new(&stream.get_ref().0, &Arc::default());
-                let control = control::over_async(stream, None);
-                let own = local.ok().map(|a| a.ip().to_canonical());
-                let hints = Hints {
-                    peer: vec![peer.ip().to_canonical()],
-                    own: own.into_iter().collect(),
-                };
-                let work = move || {
-                    let mut permit = None;
-                    let admit = |ask: &Ask| {
-                        let allowed = door.admit(&key, ask)?;
-                        if let (Some(number), Ok(line)) = (ask.run.number, &line) {
-                            runs.begins(&key, number, line);
-                        }
-                        let busy = "the server has as many clients as it takes: try again later";
-                        let taken = room.try_acquire_owned();
-                        permit =
-                            Some(taken.map_err(|_| Failure::new(FailureKind::Temporary, busy))?);
-                        drop(stranger);
-                        Ok(allowed)
-                    };
-                    let begun = clock::now();
-                    let called = Called::new(keep);
-                    let result = end::serve(control, hints, admit, &called, Stop::new(stop));
-                    served.fetch_add(1, Ordering::AcqRel);
-                    let took = clock::now().since(begun);
-                    let peer = format!("{peer} {}", key.fingerprint());
-                    let row = called.row(&peer, took, &result);
-                    done((peer, took, result, row));
-                    drop((permit, line));
-                };
-                let _ = tokio::task::spawn_blocking(work).await;
-            });
+            let (pending, eviction) = self.unauthenticated.register(peer.ip());
+            tokio::spawn(Arc::clone(self).connection(socket, peer, pending, eviction));
         }
-    });
-    Ok(())
+    }
+
+    /// Lets clients end, for a while or until asked to end at once; then tells those that are left to
+    /// come again.
+    async fn drain(&self, signal: i32, listening: &Listening<'_>) {
+        let left = self.clients.drain();
+        if left > 0 {
+            let text = format!(
+                "no new clients; {left} under way have {} to end, then they are told to come \
+                 again: a second signal does that at once",
+                listening.drain
+            );
+            (listening.notice)(Notice::new(NoticeLevel::Warning, text));
+        }
+        tokio::select! {
+            () = self.clients.gone() => return,
+            () = listening.stop.stopped_at_once() => {}
+            () = tokio::time::sleep(listening.drain.to_std()) => {}
+        }
+        self.cut.request(signal);
+        let _ = tokio::time::timeout(LAST_WORD.to_std(), self.clients.gone()).await;
+    }
+
+    /// One connection, from its first byte to its end.
+    async fn connection(
+        self: Arc<Self>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        pending: UnauthenticatedPeer,
+        eviction: Eviction,
+    ) {
+        let local = socket.local_addr();
+        // What a system lacks of these, it does without.
+        let _ = tune::set_nodelay(&socket);
+        let _ = tune::set_dead_after(&socket, DEAD);
+        let Ok(line) = Line::new(&socket, &Arc::default()) else { return };
+        let evicted = Arc::downgrade(&line);
+        let evicting = tokio::spawn(async move {
+            eviction.wait().await;
+            if let Some(line) = evicted.upgrade() {
+                line.cut();
+            }
+        });
+        let shaken = tokio::time::timeout(TLS_TIMEOUT.to_std(), self.acceptor.accept(socket)).await;
+        if let Ok(Ok(stream)) = shaken
+            && let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0))
+        {
+            let control = control::over_async(stream, None);
+            let own = local.ok().map(|a| a.ip().to_canonical());
+            let hints = Hints {
+                peer: vec![peer.ip().to_canonical()],
+                own: own.into_iter().collect(),
+                ..Hints::default()
+            };
+            let work = move || self.client(control, hints, (peer, key), pending, line);
+            let _ = tokio::task::spawn_blocking(work).await;
+        }
+        evicting.abort();
+    }
+
+    /// A client that has shown its key: what it asks for is done if it may.
+    fn client(
+        &self,
+        control: Control,
+        hints: Hints,
+        (peer, key): (SocketAddr, PublicKey),
+        pending: UnauthenticatedPeer,
+        line: Arc<Line>,
+    ) {
+        let mut permit = None;
+        let admit = |ask: &Ask| {
+            let allowed = self.access.admit(&key, ask)?;
+            if let Some(number) = ask.run.number {
+                self.runs.begins(&key, number, &line);
+            }
+            permit = Some(self.clients.admit(&key)?);
+            drop(pending);
+            Ok(allowed)
+        };
+        let begun = clock::now();
+        let called = Called::new(self.history.clone());
+        let stop = Stop::of_called_end(self.cut.clone());
+        let tx = control.tx.clone();
+        let result = end::serve(control, hints, admit, &called, stop);
+        if self.cut.requested().is_some() {
+            // The process ends soon: the client's last word leaves before.
+            tx.close();
+            tx.wait_closed(LAST_WORD.to_std());
+        }
+        let took = clock::now().since(begun);
+        let peer = format!("{peer} {}", key.fingerprint());
+        let row = called.row(&peer, took, &result);
+        (self.done)((peer, took, result, row));
+        self.served.fetch_add(1, Ordering::AcqRel);
+        drop((permit, line));
+    }
 }
 
 /// Callers' commands, by key and number, and the control connection of the latest try of each.
@@ -285,7 +339,8 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn issue(
-    door: &Door,
+    rules: &AccessRules,
+    instance: ServerInstance,
     path: &std::path::Path,
     lifetime: Duration,
     host: crate::pubkey::Fingerprint,
@@ -295,7 +350,8 @@ fn issue(
     let failed = |e: std::io::Error| {
         NodeError::new(FailureKind::Fatal, format!("the ticket {}: {e}", path.display()))
     };
-    door.tickets.issue(token, &door.scope, wall, lifetime.to_std()).map_err(failed)?;
+    let rights = rules.base.rights();
+    rules.tickets.issue(token, instance, &rights, wall, lifetime.to_std()).map_err(failed)?;
     Ticket::new(token, host).write(path).map_err(failed)
 }
 
@@ -323,44 +379,54 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
         );
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
     }
-    let door = Door {
-        scope: format!("serve {}", root.display()),
+    let rules = AccessRules {
+        kind: "serve",
+        root: Some(root),
         authorized,
         tickets: TicketBook::new(dirs.tickets()),
         base: Allowed {
-            root: Some(root),
             read_only: request.read_only,
             ports: request.ports,
+            dial: DialPolicy::Rules(request.dial_to.into()),
             ..Allowed::by_policy()?.with_rate(request.rate)
         },
     };
-    let (tell, told) = crossbeam_channel::unbounded::<Served>();
+    // None: no more will come, whatever clients that do not end still hold.
+    let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
+    let last = tell.clone();
     let done = Arc::new(move |served| {
-        let _ = tell.send(served);
+        let _ = tell.send(Some(served));
     });
+    let identity = keys::identity()?;
     let history = request.history;
     let keep = history.clone();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, took, result, row) in told {
+            for (peer, took, result, row) in told.into_iter().map_while(|served| served) {
                 report(reporter, &peer, took, result);
                 if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
                     reporter.notice(&Notice::new(NoticeLevel::Warning, text));
                 }
             }
         });
-        run_server(
-            door,
+        let ended = run_server(
+            &identity,
+            rules,
             &Listening {
                 address: &request.listen,
                 ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
                 stop: request.stop,
                 clients: None,
+                limits: request.limits,
+                drain: request.drain,
                 ready: &|address, print| reporter.listening(address, Some(print)),
+                notice: &|notice| reporter.notice(&notice),
                 done,
                 history,
             },
-        )
+        );
+        let _ = last.send(None);
+        ended
     })
 }
 

@@ -41,12 +41,21 @@ pub(crate) trait Observer: Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     handle: StopHandle,
+    kind: FailureKind,
+    text: &'static str,
     taken: bool,
 }
 
 impl Stop {
     pub(crate) fn new(handle: StopHandle) -> Self {
-        Self { handle, taken: false }
+        Self { handle, kind: FailureKind::Cancelled, text: "stopped on request", taken: false }
+    }
+
+    /// The end of a called end. Its caller did not ask for it, so the caller is told a failure that
+    /// passes: it tries again, and goes on from what is safe.
+    pub(crate) fn of_called_end(handle: StopHandle) -> Self {
+        let text = "the other end was stopped: the transfer goes on when it is back";
+        Self { handle, kind: FailureKind::Temporary, text, taken: false }
     }
 
     /// The failure to end with, the first time it is asked after somebody wished the end.
@@ -61,7 +70,15 @@ impl Stop {
 
     /// The failure to end with, if somebody wished the end.
     pub(crate) fn asked(&self) -> Option<Failure> {
-        self.handle.requested().map(|_| Failure::new(FailureKind::Cancelled, "stopped on request"))
+        self.handle.requested().map(|_| Failure::new(self.kind, self.text))
+    }
+}
+
+/// Only a signal that this process got cancels its command, and shows in its exit code. What another
+/// end calls cancelled is a failure that passes.
+pub(crate) fn only_own_signal(kind: &mut FailureKind, stop: &StopHandle) {
+    if *kind == FailureKind::Cancelled && stop.requested().is_none() {
+        *kind = FailureKind::Temporary;
     }
 }
 
@@ -161,6 +178,30 @@ mod tests {
             }
             assert_eq!((asked[0], asked[1], &over[..]), (ask, 2 * ask, &[end][..]));
         }
+    }
+
+    #[test]
+    fn a_peer_that_says_cancelled_is_no_signal_here() {
+        let stop = StopHandle::new();
+        let mut kind = FailureKind::Cancelled;
+        only_own_signal(&mut kind, &stop);
+        assert_eq!(kind, FailureKind::Temporary);
+        stop.request(2);
+        for own in [FailureKind::Cancelled, FailureKind::Integrity] {
+            kind = own;
+            only_own_signal(&mut kind, &stop);
+            assert_eq!(kind, own);
+        }
+    }
+
+    #[test]
+    fn a_called_end_that_is_stopped_tells_a_failure_that_passes() {
+        let handle = StopHandle::new();
+        let (own, called) = (Stop::new(handle.clone()), Stop::of_called_end(handle.clone()));
+        assert_eq!((own.asked(), called.asked()), (None, None));
+        handle.request(15);
+        assert_eq!(own.asked().unwrap().kind, FailureKind::Cancelled);
+        assert_eq!(called.asked().unwrap().kind, FailureKind::Temporary);
     }
 
     #[test]

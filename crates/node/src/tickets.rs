@@ -3,11 +3,14 @@
 //! A ticket is a 128-bit token and the fingerprint of the server's host key, so that its bearer
 //! needs no prior trust either. The first client that shows it binds it to its own key; until it
 //! expires that client, and no other, may show it again to resume. The server keeps a digest of
-//! each token and what it opens, never the token, in a file: a restarted server honours the
-//! tickets of the one before.
+//! each token, which server it opens and the rights that it grants there, never the token, in a file:
+//! a restarted server honours the tickets of the one before. The text stays short because all of that
+//! is in the file.
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,6 +25,9 @@ use crate::statefile;
 const PREFIX: &str = "pt1-";
 /// Bytes of the check sum that finds a mistyped or cut ticket.
 const CHECK: usize = 4;
+
+/// Expired records are kept, and refused, until there are so many newer ones.
+const KEPT_EXPIRED: usize = 1_000;
 
 /// A ticket. Its `Debug` form does not show the token.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,9 +50,18 @@ pub enum TicketTextError {
 /// Why a ticket does not open a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketRefused {
-    /// The server never gave it out, or not for this, or forgot it.
-    #[error("the ticket is not known here, or it has expired: ask for a new one")]
+    /// No server of this user gave it out, or it was forgotten.
+    #[error("the ticket is not known here: ask for a new one")]
     Unknown,
+    /// Its time is over.
+    #[error("the ticket has expired: ask for a new one")]
+    Expired,
+    /// Another server of this user gave it out.
+    #[error(
+        "the ticket is for another server: it opens the one that gave it out, at the same address \
+         and with the same root"
+    )]
+    OtherServer,
     /// Another client was first.
     #[error("the ticket was used by another client: ask for a new one")]
     OtherClient,
@@ -108,7 +123,36 @@ fn check_sum(bytes: &[u8]) -> [u8; CHECK] {
     [digest[0], digest[1], digest[2], digest[3]]
 }
 
+/// The server that a ticket opens: no other one takes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ServerInstance(blake3::Hash);
+
+impl ServerInstance {
+    /// The server of this kind (`serve`, `perf`) with this host key, which listens on `address` and
+    /// serves `root`. A server that is started again the same way is the same one.
+    pub fn new(kind: &str, host: Fingerprint, address: SocketAddr, root: Option<&Path>) -> Self {
+        let address = address.to_string();
+        let root = root.map_or(&[][..], |root| root.as_os_str().as_bytes());
+        let mut hasher = blake3::Hasher::new_derive_key("packtrain server instance v1");
+        for part in [kind.as_bytes(), &host.0, address.as_bytes(), root] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize())
+    }
+}
+
+impl fmt::Debug for ServerInstance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerInstance({})", self.0)
+    }
+}
+
 /// The tickets that servers of this user gave out.
+///
+/// A line a ticket, in the order in which they were given out: digest of the token, digest of the
+/// server, when it expires (seconds since 1970), rights (words with commas, `-` for none), and the
+/// client's key or `unused`.
 #[derive(Clone, Debug)]
 pub struct TicketBook {
     path: PathBuf,
@@ -120,81 +164,115 @@ impl TicketBook {
         Self { path: path.into() }
     }
 
-    /// Gives out a ticket with this random `token`. `scope` says what it opens, such as
-    /// `serve /srv/data`: it opens nothing else.
+    /// Gives out a ticket with this random `token` for `server`. It grants these `rights`, words of
+    /// letters and dashes, and will never grant others.
     pub fn issue(
         &self,
         token: [u8; 16],
-        scope: &str,
+        server: ServerInstance,
+        rights: &[&str],
         now: SystemTime,
         lifetime: Duration,
     ) -> io::Result<()> {
         let now = seconds(now);
-        let line = Line {
-            id: identify(&token, scope),
+        let record = Record {
+            id: identify(&token),
+            server: server.0,
             expires: now.saturating_add(lifetime.as_secs()),
+            rights: rights.iter().map(|&word| word.to_owned()).collect(),
             client: None,
         };
         statefile::update(&self.path, |old| {
-            (Some(render(parse(old, now).into_iter().chain([line]))), ())
+            let mut records = parse(old);
+            records.push(record);
+            forget(&mut records, now);
+            (Some(render(&records)), ())
         })
     }
 
-    /// Lets the client with key `client` in if it shows a good `token` for `scope`, and binds
-    /// the ticket to it if it is the first.
+    /// Lets the client with key `client` in at `server` if it shows a good `token`, and binds the
+    /// ticket to it if it is the first. Gives the rights that it was given out with.
     pub fn redeem(
         &self,
         token: &[u8; 16],
-        scope: &str,
+        server: ServerInstance,
         client: &PublicKey,
         now: SystemTime,
-    ) -> io::Result<Result<(), TicketRefused>> {
-        let (id, now) = (identify(token, scope), seconds(now));
+    ) -> io::Result<Result<Vec<String>, TicketRefused>> {
+        let (id, now) = (identify(token), seconds(now));
         statefile::update(&self.path, |old| {
-            let mut lines = parse(old, now);
-            match lines.iter_mut().find(|line| line.id == id) {
-                None => (None, Err(TicketRefused::Unknown)),
-                Some(line) => match line.client {
-                    Some(bound) if bound == *client => (None, Ok(())),
-                    Some(_) => (None, Err(TicketRefused::OtherClient)),
-                    None => {
-                        line.client = Some(*client);
-                        (Some(render(lines)), Ok(()))
-                    }
-                },
+            let mut records = parse(old);
+            let Some(record) = records.iter_mut().find(|record| record.id == id) else {
+                return (None, Err(TicketRefused::Unknown));
+            };
+            if record.server != server.0 {
+                return (None, Err(TicketRefused::OtherServer));
+            }
+            if record.expires <= now {
+                return (None, Err(TicketRefused::Expired));
+            }
+            let rights = record.rights.clone();
+            match record.client {
+                Some(bound) if bound == *client => (None, Ok(rights)),
+                Some(_) => (None, Err(TicketRefused::OtherClient)),
+                None => {
+                    record.client = Some(*client);
+                    (Some(render(&records)), Ok(rights))
+                }
             }
         })
     }
 }
 
-struct Line {
+struct Record {
     id: blake3::Hash,
+    server: blake3::Hash,
     expires: u64,
+    rights: Vec<String>,
     client: Option<PublicKey>,
 }
 
-/// Lines that can be read and have not expired.
-fn parse(text: &str, now: u64) -> Vec<Line> {
-    let line = |line: &str| {
+/// The lines that can be read.
+fn parse(text: &str) -> Vec<Record> {
+    let record = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let id = blake3::Hash::from_hex(words.next()?).ok()?;
+        let server = blake3::Hash::from_hex(words.next()?).ok()?;
         let expires: u64 = words.next()?.parse().ok()?;
+        let rights = words.next()?.split(',').filter(|word| *word != "-");
+        let rights = rights.map(str::to_owned).collect();
         let client = match words.next() {
             Some("unused") => None,
             Some(algorithm) => Some(PublicKey::from_words(algorithm, words.next()?).ok()?),
             None => return None,
         };
-        (expires > now).then_some(Line { id, expires, client })
+        Some(Record { id, server, expires, rights, client })
     };
-    text.lines().filter_map(line).collect()
+    text.lines().filter_map(record).collect()
 }
 
-fn render(lines: impl IntoIterator<Item = Line>) -> String {
-    let line = |line: Line| {
-        let client = line.client.map_or_else(|| "unused".to_owned(), |key| key.to_string());
-        format!("{} {} {client}\n", line.id, line.expires)
+fn render(records: &[Record]) -> String {
+    let line = |record: &Record| {
+        let client = record.client.map_or_else(|| "unused".to_owned(), |key| key.to_string());
+        let rights = match record.rights.join(",") {
+            none if none.is_empty() => "-".to_owned(),
+            rights => rights,
+        };
+        let Record { id, server, expires, .. } = record;
+        format!("{id} {server} {expires} {rights} {client}\n")
     };
-    lines.into_iter().map(line).collect()
+    records.iter().map(line).collect()
+}
+
+/// Removes expired records that have [`KEPT_EXPIRED`] newer ones. The time alone removes none: a
+/// clock that jumped ahead and is set right again must not cost a ticket that is still good.
+fn forget(records: &mut Vec<Record>, now: u64) {
+    let count = records.len();
+    let mut newer = (0..count).rev();
+    records.retain(|record| {
+        let newer = newer.next().unwrap_or(0);
+        record.expires > now || newer < KEPT_EXPIRED
+    });
 }
 
 /// What is kept of a file of tickets, none of which has expired.
@@ -205,10 +283,9 @@ pub(crate) fn rewrite(text: &str) -> String {
 
 /// Comparing digests of a secret leaks nothing of use by its timing (and `blake3::Hash`
 /// compares in constant time anyway).
-fn identify(token: &[u8; 16], scope: &str) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new_derive_key("packtrain ticket v1");
+fn identify(token: &[u8; 16]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("packtrain ticket v2");
     hasher.update(token);
-    hasher.update(scope.as_bytes());
     hasher.finalize()
 }
 
@@ -230,24 +307,103 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    #[test]
-    fn the_first_client_keeps_the_ticket_until_it_expires() {
+    fn server(address: &str, root: &str) -> ServerInstance {
+        let address = address.parse().expect("an address");
+        ServerInstance::new("serve", A.fingerprint(), address, Some(Path::new(root)))
+    }
+
+    fn book() -> (tempfile::TempDir, TicketBook) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let book = TicketBook::new(dir.path().join("tickets"));
-        let redeem = |scope, key, now| {
-            book.redeem(&TOKEN, scope, key, at(now)).expect("the directory can be written")
+        (dir, book)
+    }
+
+    #[test]
+    fn the_first_client_keeps_the_ticket_until_it_expires() {
+        let (dir, book) = book();
+        let here = server("[::]:7876", "/srv");
+        let redeem = |key, now| {
+            let rights = book.redeem(&TOKEN, here, key, at(now)).expect("it can be written");
+            rights.map(|rights| rights.join("+"))
         };
-        assert_eq!(redeem("x", &A, 100), Err(TicketRefused::Unknown));
-        book.issue(TOKEN, "x", at(100), Duration::from_secs(60)).expect("writable");
-        book.issue([8; 16], "x", at(100), Duration::from_secs(9)).expect("writable");
-        assert_eq!(redeem("y", &A, 101), Err(TicketRefused::Unknown), "another scope");
-        assert_eq!(redeem("x", &A, 101), Ok(()));
-        assert_eq!(redeem("x", &B, 102), Err(TicketRefused::OtherClient));
+        let ok = || Ok("transfer+write".to_owned());
+        assert_eq!(redeem(&A, 100), Err(TicketRefused::Unknown));
+        let rights = ["transfer", "write"];
+        book.issue(TOKEN, here, &rights, at(100), Duration::from_secs(60)).expect("writable");
+        book.issue([8; 16], here, &[], at(100), Duration::from_secs(9)).expect("writable");
+        assert_eq!(redeem(&A, 101), ok());
+        assert_eq!(redeem(&B, 102), Err(TicketRefused::OtherClient));
         let again = TicketBook::new(dir.path().join("tickets"));
-        assert_eq!(again.redeem(&TOKEN, "x", &A, at(159)).expect("fine"), Ok(()), "restarted");
-        assert_eq!(redeem("x", &A, 160), Err(TicketRefused::Unknown), "expired");
+        let restarted = again.redeem(&TOKEN, server("[::]:7876", "/srv"), &A, at(159));
+        assert_eq!(restarted.expect("fine").map(|rights| rights.join("+")), ok());
+        assert_eq!(redeem(&A, 160), Err(TicketRefused::Expired));
+        let none = book.redeem(&[8; 16], here, &A, at(101)).expect("fine");
+        assert_eq!(none, Ok(Vec::new()), "no rights");
         let text = std::fs::read_to_string(dir.path().join("tickets")).expect("there");
         assert!(!text.contains(&URL_SAFE_NO_PAD.encode(TOKEN)), "no token is kept: {text}");
+    }
+
+    #[test]
+    fn a_ticket_opens_the_server_that_gave_it_out_and_no_other() {
+        let (_dir, book) = book();
+        let here = server("127.0.0.1:7876", "/srv");
+        book.issue(TOKEN, here, &["transfer"], at(100), Duration::from_secs(60)).expect("fine");
+        let other_key = ServerInstance::new(
+            "serve",
+            B.fingerprint(),
+            "127.0.0.1:7876".parse().expect("an address"),
+            Some(Path::new("/srv")),
+        );
+        let measures = ServerInstance::new(
+            "perf",
+            A.fingerprint(),
+            "127.0.0.1:7876".parse().expect("an address"),
+            None,
+        );
+        for other in [
+            server("127.0.0.1:7877", "/srv"),
+            server("127.0.0.2:7876", "/srv"),
+            server("127.0.0.1:7876", "/srv/data"),
+            other_key,
+            measures,
+        ] {
+            let refused = book.redeem(&TOKEN, other, &A, at(101)).expect("fine");
+            assert_eq!(refused, Err(TicketRefused::OtherServer));
+        }
+        let taken = book.redeem(&TOKEN, here, &B, at(101)).expect("fine");
+        assert!(taken.is_ok(), "those who were refused have not used it: {taken:?}");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_and_back_costs_no_ticket() {
+        let (_dir, book) = book();
+        let here = server("[::]:7876", "/srv");
+        let day = Duration::from_secs(86_400);
+        let year_2100 = at(4_102_444_800);
+        book.issue(TOKEN, here, &["transfer"], at(100), day).expect("fine");
+        let redeem = |now| book.redeem(&TOKEN, here, &A, now).expect("fine");
+        assert_eq!(redeem(year_2100), Err(TicketRefused::Expired));
+        // This writes the book anew while the clock is wrong.
+        book.issue([8; 16], here, &["transfer"], year_2100, day).expect("fine");
+        assert!(redeem(at(200)).is_ok());
+    }
+
+    #[test]
+    fn expired_tickets_go_once_there_are_enough_newer_ones_and_good_ones_never() {
+        let record = |n: usize, expires| Record {
+            id: identify(&[n as u8; 16]),
+            server: server("[::]:1", "/").0,
+            expires,
+            rights: Vec::new(),
+            client: None,
+        };
+        let mut records: Vec<Record> = (0..KEPT_EXPIRED + 9).map(|n| record(n, 50)).collect();
+        records[2].expires = 1_000;
+        forget(&mut records, 100);
+        assert_eq!(records.len(), KEPT_EXPIRED + 1);
+        assert_eq!(records[0].expires, 1_000);
+        forget(&mut records, 100);
+        assert_eq!(records.len(), KEPT_EXPIRED + 1);
     }
 
     #[test]
@@ -286,9 +442,9 @@ mod tests {
         }
 
         #[test]
-        fn any_text_and_any_book_is_read(text in "(pt1-)?[ -~\n]{0,120}") {
+        fn any_text_and_any_book_is_read(text in "(pt1-)?[ -~\n]{0,120}|([0-9a-f]{64} ){2}[0-9]{1,21} [a-z,-]{1,9} (unused|[ -~]{0,90})") {
             let _ = text.parse::<Ticket>();
-            let _ = parse(&text, 0);
+            let _ = parse(&text);
         }
     }
 }

@@ -149,6 +149,18 @@ fn judge(
 ) -> Result<(), NodeError> {
     let denied = |text: String| Err(NodeError::new(FailureKind::NotAuthorised, text));
     let print = key.fingerprint();
+    let book = KnownHosts::new(keys::dirs()?.known_hosts());
+    let failed = |e: std::io::Error| {
+        NodeError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
+    };
+    let known = book.check(host, port, key).map_err(failed)?;
+    // Before all else: a ticket may be older than the revocation of the key that it names.
+    if let Known::Revoked { line } = known {
+        return denied(format!(
+            "the key of {host}:{port} is revoked (line {line} of {})",
+            book.path().display()
+        ));
+    }
     if let Some(ticket) = ticket {
         if ticket.host() == print {
             return Ok(());
@@ -159,11 +171,7 @@ fn judge(
             ticket.host()
         ));
     }
-    let book = KnownHosts::new(keys::dirs()?.known_hosts());
-    let failed = |e: std::io::Error| {
-        NodeError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
-    };
-    match book.check(host, port, key).map_err(failed)? {
+    match known {
         Known::Yes => Ok(()),
         Known::New if accept => match book.remember(host, port, key).map_err(failed)? {
             Known::Yes => {
@@ -182,9 +190,6 @@ fn judge(
              server was really set up anew, remove line {line} of {}",
             book.path().display()
         )),
-        Known::Revoked { line } => denied(format!(
-            "the key of {host}:{port} is revoked (line {line} of {})",
-            book.path().display()
-        )),
+        Known::Revoked { .. } => denied(format!("the key of {host}:{port} is revoked")),
     }
 }

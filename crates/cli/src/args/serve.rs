@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::PortRange;
+use packtrain_node::api::{AllowRule, PortRange};
 use packtrain_units::{DataRate, Duration};
 
 use super::{KeepArgs, values};
@@ -42,6 +42,19 @@ pub(crate) struct ServeArgs {
     /// Ports for data, such as 5000-5100.
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
+    /// Clients at a time; more are told to try again.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) max_clients: u32,
+    /// Clients of one key at a time [default: half of --max-clients].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) max_clients_per_key: Option<u32>,
+    /// How long transfers under way have to end when the server is asked to stop.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
+    pub(crate) drain: Duration,
+    /// Connect to these addresses too, where a client copies to or from another server, once for
+    /// each: NET[:PORT[-PORT]], such as `192.0.2.0/24` [default: to nobody but the client].
+    #[arg(long, value_name = "RULE", value_parser = values::addresses, value_delimiter = ',')]
+    pub(crate) dial_to: Vec<AllowRule>,
     /// Nobody writes.
     #[arg(long)]
     pub(crate) read_only: bool,

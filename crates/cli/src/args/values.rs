@@ -153,6 +153,12 @@ pub(crate) fn allow(text: &str) -> Result<AllowRule, String> {
     text.parse().map_err(|error: AllowError| error.to_string())
 }
 
+/// Where a server connects to: addresses, since whoever keeps a name may change what it means.
+pub(crate) fn addresses(text: &str) -> Result<AllowRule, String> {
+    let rule = allow(text)?;
+    if rule.is_name() { Err("write an address, not a name".to_owned()) } else { Ok(rule) }
+}
+
 /// A load per core, such as 1.5.
 pub(crate) fn load(text: &str) -> Result<f64, String> {
     let read = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);

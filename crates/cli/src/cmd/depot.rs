@@ -2,7 +2,6 @@
 
 use packtrain_node::api::{DepotClique, DepotLimits, DepotRequest, DepotSpool, StopHandle};
 
-use super::serve::ended;
 use crate::args::DepotArgs;
 use crate::exit::{Code, Exit};
 use crate::out::depot::Station;
@@ -50,5 +49,5 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
     };
     signals::watch(&stop, true);
     packtrain_node::depot::run(request, &Station { json: args.json })?;
-    Ok(ended(&stop))
+    Ok(Code::DONE)
 }

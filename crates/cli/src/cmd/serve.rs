@@ -1,6 +1,8 @@
 //! `serve`.
 
-use packtrain_node::api::{ServeRequest, StopHandle, TransportChoice, Udt4ServeRequest};
+use packtrain_node::api::{
+    ClientLimits, ServeRequest, StopHandle, TransportChoice, Udt4ServeRequest,
+};
 
 use crate::args::ServeArgs;
 use crate::exit::{Code, Exit};
@@ -14,7 +16,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         // The caller hears of the end over the pipe; words on stderr would only disturb it.
         signals::watch(&stop, true);
         packtrain_node::serve::stdio(stop.clone())?;
-        return Ok(ended(&stop));
+        return Ok(stop.requested().map_or(Code::DONE, Code::signal));
     }
     if let Some(listen) = &args.udt4 {
         return in_clear(args, listen, stop);
@@ -32,12 +34,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         ports: args.ports,
         read_only: args.read_only,
         rate: policy.rate(args.rate),
+        limits: ClientLimits {
+            all: args.max_clients,
+            per_key: args.max_clients_per_key.unwrap_or(args.max_clients.div_ceil(2)),
+        },
+        drain: args.drain,
+        dial_to: args.dial_to.clone(),
         history: args.keep.keep()?,
         stop: stop.clone(),
     };
-    signals::watch(&stop, false);
+    signals::watch_server(&stop);
     packtrain_node::serve::run(request, &Station { json: args.json, client: false })?;
-    Ok(ended(&stop))
+    // A server that ends because it was asked to has done what it is for.
+    Ok(Code::DONE)
 }
 
 /// `packtrain serve --udt4`.
@@ -57,10 +66,5 @@ fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Ex
     };
     signals::watch(&stop, false);
     packtrain_node::udt4::serve(request, &Station { json: args.json, client: false })?;
-    Ok(ended(&stop))
-}
-
-/// A server ends when it is told to: by a signal, which its exit code says.
-pub(super) fn ended(stop: &StopHandle) -> Code {
-    stop.requested().map_or(Code::DONE, Code::signal)
+    Ok(Code::DONE)
 }

@@ -27,6 +27,8 @@ mod postgres;
 mod rig;
 mod s3;
 mod server;
+mod server_access;
+mod server_stop;
 mod spool;
 mod ssh;
 #[path = "../../../../xtask/src/sshd.rs"]

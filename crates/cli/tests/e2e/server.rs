@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::rig::{Dice, Rig, Running, contents, free_port, send};
@@ -10,24 +11,39 @@ use crate::tree::{self, MIB, assert_same};
 
 /// A server on a free port with a ticket, and its port.
 pub(crate) fn serve(rig: &Rig, more: &[&str]) -> (Running, u16) {
-    fs::create_dir_all(rig.path("root")).expect("a folder");
     let port = free_port();
-    let mut command = rig.packtrain();
-    // The server is another machine: a state of its own.
-    command.env("XDG_STATE_HOME", rig.path("far-state"));
-    command.env("XDG_CONFIG_HOME", rig.path("far-config"));
+    let ticket = rig.path("ticket");
+    let ticket = ticket.to_str().expect("text");
+    let more: Vec<&str> = ["--ticket-file", ticket].iter().chain(more).copied().collect();
+    (serve_at(rig, port, &more), port)
+}
+
+/// A server on this port, which listens.
+pub(crate) fn serve_at(rig: &Rig, port: u16, more: &[&str]) -> Running {
+    fs::create_dir_all(rig.path("root")).expect("a folder");
+    let mut command = as_server(rig);
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--root"]);
-    command.arg(rig.path("root")).arg("--ticket-file").arg(rig.path("ticket")).args(more);
-    let mut running = rig.start(&mut command);
-    for _ in 0..400 {
-        let written = fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
-        if written && TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return (running, port);
+    let mut running = rig.start(command.arg(rig.path("root")).args(more));
+    for _ in 0..4000 {
+        // This line comes after the ticket was written; with --json it is on stdout.
+        let told = running.stderr().contains("listening") || more.contains(&"--json");
+        let written = || fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
+        let written = !more.contains(&"--ticket-file") || written();
+        if told && written && TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return running;
         }
         assert!(!running.ended(), "the server ended: {}", running.stderr());
         std::thread::sleep(Duration::from_millis(25));
     }
     panic!("the server did not come up: {}", running.stderr());
+}
+
+/// `packtrain` as on the server, which is another machine: a state of its own.
+pub(crate) fn as_server(rig: &Rig) -> Command {
+    let mut command = rig.packtrain();
+    command.env("XDG_STATE_HOME", rig.path("far-state"));
+    command.env("XDG_CONFIG_HOME", rig.path("far-config"));
+    command
 }
 
 pub(crate) fn ticket(rig: &Rig) -> String {

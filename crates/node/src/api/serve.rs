@@ -8,7 +8,10 @@ use packtrain_units::{DataRate, Duration};
 use super::cp::{Outcome, PortRange};
 use super::report::Notice;
 use super::stop::StopHandle;
+use crate::address_policy::AllowRule;
 use crate::history::Keep;
+
+pub use crate::serve::ClientLimits;
 
 /// `serve --listen`.
 #[derive(Clone, Debug)]
@@ -29,6 +32,12 @@ pub struct ServeRequest {
     pub read_only: bool,
     /// Ceiling of any transfer's sending rate (site policy).
     pub rate: Option<DataRate>,
+    /// How many clients there may be.
+    pub limits: ClientLimits,
+    /// How long transfers under way have to end once the server was asked to stop.
+    pub drain: Duration,
+    /// Where data connections may go besides to the client itself, if it names another end.
+    pub dial_to: Vec<AllowRule>,
     /// Where rows of transfers go.
     pub history: Keep,
     /// Asks for an orderly end.

@@ -82,7 +82,7 @@ impl Far {
             Self::Ssh(_) => Vec::new(),
             Self::Server(tunnel) => tunnel.local.into_iter().collect(),
         };
-        Hints { peer: self.addresses(), own }
+        Hints { peer: self.addresses(), own, ..Hints::default() }
     }
 
     pub(super) fn split(self) -> (Control, Rest) {

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use packtrain_history::{Kind, Role, Row, Side};
+use packtrain_history::{Ended, Kind, Role, Row, Side};
 use packtrain_io::clock;
 use packtrain_transfer::message::{Open, Role as Asked};
 use packtrain_transfer::{Failure, FileReport, SinkTotals, SourceTotals};
@@ -71,6 +71,10 @@ impl Called {
         match result {
             Ok((outcome, moved)) => finish_cp(&mut row, &outcome_of(outcome, moved, elapsed)),
             Err(failure) => finish_failed(&mut row, failure.kind, &failure.text),
+        }
+        if row.ended == Ended::Cancelled {
+            // The signal was the caller's: this process has not ended by one.
+            row.exit_code = None;
         }
         if row.kind == Kind::Perf {
             let bytes = row.transports.iter().map(|one| one.bytes.get()).sum();

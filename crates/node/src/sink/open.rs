@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use packtrain_io::disk::{self, Lock, LockError, Root, Trouble};
@@ -12,6 +12,7 @@ use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{Failure, FailureKind, Requested};
 
 use super::target::{Target, kind_of};
+use crate::confinement::Confinement;
 use crate::paths::show;
 
 /// The destination as it was asked for.
@@ -20,7 +21,7 @@ pub(crate) struct Destination {
     /// As typed: bytes, a trailing slash means a directory.
     pub(crate) path: Vec<u8>,
     /// Everything has to lie below this directory (a server's root); the path is relative to it.
-    pub(crate) confined: Option<PathBuf>,
+    pub(crate) confined: Option<Confinement>,
     /// How many sources the caller named.
     pub(crate) sources: usize,
     /// What they are called; none if the caller is the source itself, or asked for all there is.
@@ -176,8 +177,8 @@ fn missing(path: &[u8]) -> Result<Place, Failure> {
     Ok((root, prefix, None))
 }
 
-fn confined(below: &Path, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
-    let root = Root::open(below).map_err(|e| failure(below.as_os_str().as_bytes(), &e))?;
+fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+    let root = below.root().map_err(|e| failure(path, &e))?;
     let slash = path.is_empty() || path.ends_with(b"/");
     let clean: Vec<&[u8]> =
         path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();

@@ -15,6 +15,7 @@ use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
 use super::{News, Table};
+use crate::confinement::Confinement;
 use crate::control::spawn;
 use crate::deposit::Unpacked;
 use crate::diagnose::meter::Meters;
@@ -29,7 +30,7 @@ pub(crate) enum SourceSpec {
     /// Paths on this machine, as typed.
     Paths(Vec<Vec<u8>>),
     /// Paths below a directory that nothing leads out of (a server's root).
-    Confined(PathBuf, Vec<Vec<u8>>),
+    Confined(Confinement, Vec<Vec<u8>>),
     /// Standard input, to be called this.
     Stdin(Vec<u8>),
     /// A session that depots keep.
@@ -95,9 +96,9 @@ pub(super) fn start(
                 walk(walker, paths.len(), &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
-                let root = Root::open(&root).map_err(|e| {
-                    Failure::new(FailureKind::Fatal, format!("{}: {e}", root.display()))
-                })?;
+                let root = root
+                    .root()
+                    .map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))?;
                 let count = paths.len();
                 let walker = measured(Walker::beneath(&root, paths, prepared), &meters);
                 walk(walker, count, &table, &credit, &news)

@@ -7,6 +7,7 @@ use packtrain_transfer::{Failure, FailureKind, FileReport};
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
+use crate::address_policy::DialPolicy;
 use crate::diagnose::{Part, record};
 
 /// Addresses tried per lane, as the transport's own limit has it.
@@ -105,12 +106,17 @@ impl std::fmt::Debug for FlowOffer {
 }
 
 /// What is known of addresses before the peer says anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hints {
     /// Where the peer is, as the control connection or the user says.
     pub(crate) peer: Vec<IpAddr>,
     /// Where this end is, as the control connection or the user says.
     pub(crate) own: Vec<IpAddr>,
+    /// Where the peer is, as a caller says whose word does not count here: nobody is dialled there
+    /// unless `dial` allows it.
+    pub(crate) named: Vec<IpAddr>,
+    /// Which addresses that others name are dialled.
+    pub(crate) dial: DialPolicy,
 }
 
 impl Offer {
@@ -152,10 +158,14 @@ impl Offer {
         .encode()
     }
 
-    /// Addresses to try for `port` of the peer that made this offer, best guesses first.
+    /// Addresses to try for `port` of the peer that made this offer, best guesses first. Those that
+    /// only the peer or a caller names are tried where this end's own rules allow it, and nowhere
+    /// else: an offer must not make this machine connect to others that it reaches.
     pub(crate) fn candidates(&self, hints: &Hints, port: u16) -> Vec<SocketAddr> {
+        let named = hints.named.iter().chain(&self.addresses);
+        let named = named.filter(|ip| hints.dial.allows(**ip, port));
         let mut found: Vec<SocketAddr> = Vec::new();
-        for ip in hints.peer.iter().chain(&self.addresses) {
+        for ip in hints.peer.iter().chain(named) {
             let addr = SocketAddr::new(*ip, port);
             if !ip.is_unspecified() && !ip.is_multicast() && port != 0 && !found.contains(&addr) {
                 found.push(addr);
@@ -192,20 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn hints_come_first_and_nothing_twice() {
+    fn only_who_this_end_knows_or_its_rules_allow_is_dialled() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let offer = Offer {
-            addresses: vec!["10.0.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap()],
-            udp: vec![],
-            tcp: 0,
-            tcp_key: vec![],
-            flow: None,
-            feedback: FeedbackKind::Native,
+            addresses: ["127.0.0.2", "10.0.0.1", "192.0.2.1", "0.0.0.0"].map(ip).to_vec(),
+            ..Offer::default()
         };
-        let hints = Hints {
-            peer: vec!["192.0.2.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
-            own: vec![],
+        let known = Hints { peer: vec![ip("192.0.2.1")], ..Hints::default() };
+        let dialled = |hints: &Hints, port| {
+            let found = offer.candidates(hints, port);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let found = offer.candidates(&hints, 9);
-        assert_eq!(found, ["192.0.2.1:9".parse().unwrap(), "10.0.0.1:9".parse().unwrap()]);
+        assert_eq!(dialled(&known, 9), ["192.0.2.1:9"], "not where only the offer says");
+        assert_eq!(dialled(&known, 0), [""; 0], "no port is no place");
+        let named = Hints { named: vec![ip("10.0.0.7"), ip("198.51.100.7")], ..Hints::default() };
+        assert_eq!(dialled(&named, 9), [""; 0], "nor where only a caller says");
+        let rules = ["10.0.0.0/8:1-99".parse().unwrap(), "198.51.100.7:9".parse().unwrap()];
+        let ruled = Hints { dial: DialPolicy::Rules(rules.into()), ..named };
+        assert_eq!(dialled(&ruled, 9), ["10.0.0.7:9", "198.51.100.7:9", "10.0.0.1:9"]);
+        assert_eq!(dialled(&ruled, 50), ["10.0.0.7:50", "10.0.0.1:50"]);
+        assert_eq!(dialled(&ruled, 100), [""; 0], "no port of the rules");
+        let own_user = Hints { dial: DialPolicy::CallersChoice, ..known };
+        assert_eq!(dialled(&own_user, 9), ["192.0.2.1:9"], "the offer is not the caller's word");
     }
 }

@@ -32,7 +32,7 @@ fn plan(choice: TransportChoice) -> Plan {
         via: None,
         ways: None,
         relayed: false,
-        hints: Hints { peer: own.clone(), own },
+        hints: Hints { peer: own.clone(), own, ..Hints::default() },
         allowed: None,
     }
 }

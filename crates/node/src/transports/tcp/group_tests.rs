@@ -86,7 +86,7 @@ fn plan() -> Plan {
         via: None,
         ways: None,
         relayed: false,
-        hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], own: Vec::new() },
+        hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], ..Hints::default() },
         allowed: None,
     }
 }
