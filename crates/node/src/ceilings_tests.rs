@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::api::{Notice, StopHandle, TransportChoice};
+use crate::confinement::Confinement;
 use crate::control;
 use crate::end::{self, Allowed};
 use crate::handshake::{self, Ask};
@@ -51,7 +52,7 @@ impl Observer for Watch {
 
 fn hints() -> Hints {
     let here = vec![std::net::Ipv4Addr::LOCALHOST.into()];
-    Hints { peer: here.clone(), own: here }
+    Hints { peer: here.clone(), own: here, ..Hints::default() }
 }
 
 /// What came of a caller that ignored limits.
@@ -86,6 +87,7 @@ fn send_without_regard(
     let open = Open {
         role: Role::Sink,
         paths: vec![b"/target".to_vec()],
+        sources: None,
         options: Options::default(),
         channel: asks.encode(),
     };
@@ -111,7 +113,8 @@ fn send_without_regard(
 }
 
 fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
-    let allowed = Allowed { root: Some(root.to_owned()), ceilings, ..Allowed::default() };
+    let root = Confinement::open(root).unwrap();
+    let allowed = Allowed { root: Some(root), ceilings, ..Allowed::default() };
     let quiet = Watch {
         taken: Mutex::default(),
         stop: StopHandle::new(),

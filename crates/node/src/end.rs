@@ -345,6 +345,7 @@ mod tests {
         let open = Open {
             role: Role::Source,
             paths: vec![dir.path().join("f").into_os_string().into_encoded_bytes()],
+            sources: None,
             options: Options::default(),
             channel: ask.encode(),
         };
