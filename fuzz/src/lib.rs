@@ -5,6 +5,7 @@
 //! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
 
 pub mod loss;
+pub mod machines;
 pub mod sabul;
 pub mod session;
 pub mod spool;
@@ -72,6 +73,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "known_hosts", body: node::known_hosts, seeds: node::known_hosts_seeds },
     Target { name: "ticket_file", body: node::ticket_file, seeds: node::ticket_file_seeds },
     Target { name: "ssh_marker", body: node::ssh_marker, seeds: node::ssh_marker_seeds },
+    Target { name: "sink_machine", body: machines::sink_machine, seeds: machines::seeds },
+    Target { name: "source_machine", body: machines::source_machine, seeds: machines::seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];
 

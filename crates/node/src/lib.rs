@@ -49,3 +49,10 @@ mod trusted_file;
 mod tunnel;
 mod unauthenticated;
 mod ways;
+
+/// What a caller that speaks the protocol by itself says of itself in Open: peers of tests.
+#[doc(hidden)]
+pub fn sample_request(ticket: Option<[u8; 16]>) -> Vec<u8> {
+    // One source, and payload on the control connection.
+    handshake::Ask { sources: 1, choice: 3, ticket, ..handshake::Ask::default() }.encode()
+}

@@ -21,6 +21,7 @@ mod filled;
 mod guide;
 mod history;
 mod hops;
+mod hostile;
 mod kill;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;

@@ -1,0 +1,173 @@
+//! Both ends of a transfer as state machines, against peers that say anything at any time.
+
+#[path = "../../crates/cli/tests/e2e/hostile/script.rs"]
+mod script;
+
+use packtrain_object::{Digest, Entry, EntryId, EntryKind, Mtime, RelPath, SourceName};
+use packtrain_transfer::{
+    FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source, SourceAction,
+    TargetState, TransportEvent, TransportId,
+};
+use packtrain_units::{Duration, Time};
+
+use script::{ASKED, Choices};
+
+/// Actions that one message may ask for.
+const MOST_ACTIONS: usize = 2048;
+
+fn options(choices: &mut Choices<'_>) -> Options {
+    let bits = choices.below(64);
+    Options {
+        recursive: bits & 1 != 0,
+        checksum: bits & 2 != 0,
+        verify: bits & 12 == 12,
+        dry_run: bits & 12 == 8,
+        delete: bits & 16 != 0,
+        report_files: bits & 32 != 0,
+        ..Options::default()
+    }
+}
+
+/// Whether a sink may take this.
+fn was_asked(entry: &Entry, recursive: bool) -> bool {
+    let path = entry.path.as_bytes();
+    let rest = path.strip_prefix(ASKED.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || recursive && rest[0] == b'/')
+        && (recursive || entry.kind != EntryKind::Directory)
+}
+
+/// A sink that asked for one name: it examines nothing else, and an error is one of the protocol.
+pub fn sink_machine(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let options = options(&mut choices);
+    let recursive = options.recursive;
+    let sources = [SourceName::Named(ASKED.as_bytes().to_vec())];
+    let Ok(requested) = Requested::of_sources(&sources, &options) else { return };
+    let mut now = Time::from_nanos(1);
+    let Ok(mut sink) = Sink::new(options, requested, &[], [1; 16], now) else { return };
+    let mut announced = 0;
+    while !choices.is_empty() {
+        now += Duration::from_millis(choices.below(4) as u64 * 300);
+        let (message, after) = script::message(&mut choices, announced);
+        announced = after;
+        if let Err(failure) = sink.on_message(now, message) {
+            assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
+        }
+        sink.on_timeout(now);
+        let mut count = 0;
+        while let Some(action) = sink.poll_action() {
+            count += 1;
+            assert!(count < MOST_ACTIONS, "a message asks for {count} actions");
+            obey_sink(&mut sink, now, action, &mut choices, recursive);
+        }
+    }
+}
+
+fn obey_sink(
+    sink: &mut Sink,
+    now: Time,
+    action: SinkAction,
+    choices: &mut Choices<'_>,
+    recursive: bool,
+) {
+    let digest = |choices: &mut Choices<'_>| Digest([choices.below(2) as u8; 32]);
+    match action {
+        SinkAction::Examine(first, entries) => {
+            for entry in &entries {
+                assert!(was_asked(entry, recursive), "{entry:?} was not asked for");
+            }
+            let state = |choices: &mut Choices<'_>, entry: &Entry| {
+                let kinds = [FoundKind::File, FoundKind::Directory, FoundKind::Symlink];
+                let target = (choices.below(3) == 0).then(|| Found {
+                    kind: kinds[choices.below(3)],
+                    size: entry.size().unwrap_or_default(),
+                    mtime: entry.mtime,
+                    mode: entry.mode,
+                    same_link: false,
+                });
+                TargetState { target, temporary: None }
+            };
+            let states = entries.iter().map(|entry| state(choices, entry)).collect();
+            sink.on_examined(now, first, states);
+        }
+        SinkAction::MakeDirectory(id, _)
+        | SinkAction::MakeSymlink(id, _)
+        | SinkAction::MakeEmpty(id, _) => sink.on_made(id, Ok(())),
+        SinkAction::Expect(plan) if choices.below(2) == 0 => {
+            let hashes = plan.pieces.iter().map(|(piece, _)| (piece.entry, digest(choices)));
+            let hashes: Vec<_> = hashes.collect();
+            sink.on_written(plan.chunk, hashes);
+        }
+        SinkAction::Rehash(chunk, piece, _) => {
+            sink.on_rehashed(chunk, piece.entry, Some(digest(choices)));
+        }
+        SinkAction::HashTarget(id, _) => sink.on_target_root(id, Some(digest(choices))),
+        SinkAction::Sync(token) => sink.on_synced(token),
+        SinkAction::JournalSync(token) => sink.on_journal_synced(token),
+        SinkAction::Commit(batch) => {
+            batch.into_iter().for_each(|(id, _)| sink.on_committed(id, Ok(())));
+        }
+        SinkAction::Delete(_) => sink.on_deleted(Vec::new()),
+        _ => {}
+    }
+}
+
+/// A source of three files: what a sink says moves ranges of these, or is an error of the protocol.
+pub fn source_machine(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let options = options(&mut choices);
+    let mut now = Time::from_nanos(1);
+    let mut source = Source::new(options, now);
+    source.on_transport_up(now, TransportId(1), 0);
+    if choices.below(4) > 0 {
+        let file = |(n, size): (usize, u64)| Entry {
+            path: RelPath::new(format!("f{n}").into_bytes()).unwrap_or_default(),
+            kind: EntryKind::File { size },
+            mode: 0o644,
+            mtime: Mtime { secs: 1, nanos: 0 },
+            uid: 0,
+            gid: 0,
+        };
+        let sizes = [100, 4 << 20, (4 << 20) + 5];
+        source.on_entries(now, sizes.into_iter().enumerate().map(file).collect());
+        if choices.below(4) > 0 {
+            source.on_walk_end(now, Vec::new());
+        }
+    }
+    while !choices.is_empty() {
+        now += Duration::from_millis(choices.below(4) as u64 * 300);
+        let (message, _) = script::message(&mut choices, 3);
+        if let Err(failure) = source.on_message(now, message) {
+            assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
+        }
+        source.on_timeout(now);
+        let end = source.layout().end();
+        let mut count = 0;
+        while let Some(action) = source.poll_action() {
+            count += 1;
+            assert!(count < MOST_ACTIONS, "a message asks for {count} actions");
+            match action {
+                SourceAction::Assign(id, range) => {
+                    assert!(range.start < range.end && range.end <= end, "{range:?} of {end:?}");
+                    if choices.below(2) == 0 {
+                        source.on_transport_event(now, id, TransportEvent::Placed(range));
+                    }
+                }
+                SourceAction::Revoke(id, range) => {
+                    source.on_transport_event(now, id, TransportEvent::Returned(range));
+                }
+                SourceAction::HashFile(id) => {
+                    assert!(id < EntryId(3));
+                    source.on_root(now, id, None);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Decisions of some length.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let long = |step: usize| (0..400).map(|n| (n * step) as u8).collect();
+    vec![vec![0; 40], long(7), long(31), long(101)]
+}
