@@ -1,4 +1,5 @@
-//! `xtask nightly`: what takes too long for every change: every experiment, every grid.
+//! `xtask nightly`: what takes too long for every change: every experiment, every grid, a thousand
+//! kills.
 
 use anyhow::Result;
 
@@ -8,6 +9,9 @@ use crate::{ignored, sh};
 /// machine, three quarters of an hour), and the tests compare with those; so are the causes that
 /// `packtrain diagnose` tells.
 const MEASURE: &str = "PACKTRAIN_NIGHTLY_MEASURE";
+
+/// Kills of each of the two tests with kills, which by day are fewer.
+const KILLS: &str = "1000";
 
 /// Runs everything and fails at the end if anything failed.
 pub(crate) fn run() -> Result<()> {
@@ -40,6 +44,14 @@ pub(crate) fn run() -> Result<()> {
         "a transfer of 24 virtual hours",
         &["test", "--release", "-p", "packtrain-transfer", "--", "--ignored"],
     );
+    println!("nightly: {KILLS} kills of either end, and as many between renames");
+    let words = ["test", "--release", "-p", "packtrain", "--test", "e2e"];
+    let kills = ["--", "--ignored", "kills_of_either_end", "killed_between_the_renames"];
+    let mut command = sh::cargo();
+    if let Err(error) = sh::run(command.args(words).args(kills).env("PACKTRAIN_KILLS", KILLS)) {
+        eprintln!("nightly: kills: {error:#}");
+        failed_to_measure.push("kills".to_owned());
+    }
     let e2e = ignored::nightly("crates/cli/tests/e2e")?;
     let (causes, rest): (Vec<_>, Vec<_>) =
         e2e.iter().partition(|test| test.file.starts_with("crates/cli/tests/e2e/diagnose"));

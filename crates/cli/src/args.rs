@@ -1,5 +1,6 @@
 //! The command line: one file a command, and the values and settings they share.
 
+mod clean;
 mod common;
 mod config;
 mod cp;
@@ -28,6 +29,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+pub(crate) use clean::CleanArgs;
 pub(crate) use common::{
     Bootstrap, FilterArgs, OutputArgs, ProgressMode, RemoteArgs, TicketArg, TransportArgs,
     WriteArgs,
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Perf(PerfArgs),
     /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
     Diagnose(Box<DiagnoseArgs>),
+    /// Remove what interrupted transfers left in a directory.
+    Clean(CleanArgs),
     /// What became of transfers.
     History(Box<HistoryArgs>),
     /// How many parallel TCP streams to use, and how fast they will be, from measurements.

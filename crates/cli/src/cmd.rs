@@ -1,5 +1,6 @@
 //! One file a command: from its arguments to a request, from what came of it to an exit code.
 
+mod clean;
 mod config;
 mod cp;
 mod demo;
@@ -42,6 +43,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Claim(args) => Ok(send::claim(&args, line)),
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Clean(args) => clean::run(&args),
         Command::History(args) => history::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Demo(args) => demo::run(args, &matches),

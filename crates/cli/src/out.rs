@@ -1,5 +1,6 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
+pub(crate) mod clean;
 pub(crate) mod date;
 pub(crate) mod deposit;
 pub(crate) mod depot;

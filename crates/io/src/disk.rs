@@ -12,7 +12,9 @@ pub mod walk;
 pub mod write;
 
 mod beneath;
+mod leftover;
 mod meta;
+mod own;
 mod parents;
 mod remove;
 mod root;
@@ -22,6 +24,7 @@ mod temp;
 mod trouble;
 
 pub use journal::JournalFile;
+pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};
 pub use meta::Meta;
 pub use read::{ReadError, SourceFile};

@@ -16,10 +16,12 @@
 //! keys::show() -> Result<KeyInfo, NodeError>                      makes the key at first use
 //! depot::run(DepotRequest, &dyn DepotReporter) -> Result<(), NodeError>
 //! demo::run() -> Result<(), NodeError>
+//! clean::run(CleanRequest, &mut dyn FnMut(&Leftover)) -> Result<CleanSummary, NodeError>
 //! ```
 //!
 //! `Err` is for what failed before a transfer existed; afterwards the failure is in the outcome.
 
+mod clean;
 mod cp;
 mod depot;
 mod error;
@@ -30,6 +32,7 @@ mod stop;
 mod streams;
 
 pub use crate::ways::MOST_DEPOTS;
+pub use clean::{CleanRequest, CleanSummary, Leftover, LeftoverFate, LeftoverKind};
 pub use cp::{
     CpRequest, HopTransport, Outcome, Place, PlaceError, PortRange, Routes, SshSettings,
     TransportChoice, TransportShare,

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
@@ -101,6 +101,8 @@ struct Shared {
     events: Box<dyn Fn(WriteEvent) + Send + Sync>,
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     meters: Arc<Meters>,
+    /// Disconnected when the last writer thread has ended.
+    ended: Receiver<()>,
 }
 
 /// The assembly; clones share the same memory.
@@ -115,6 +117,7 @@ impl Assembly {
         events: impl Fn(WriteEvent) + Send + Sync + 'static,
     ) -> Self {
         let (jobs, queue) = crossbeam_channel::unbounded();
+        let (running, ended) = crossbeam_channel::bounded(0);
         let this = Self(Arc::new(Shared {
             state: Mutex::default(),
             room: Condvar::new(),
@@ -123,8 +126,9 @@ impl Assembly {
             events: Box::new(events),
             wakers: Mutex::default(),
             meters,
+            ended,
         }));
-        writers::start(&this, &queue);
+        writers::start(&this, &queue, &running);
         this
     }
 
@@ -235,6 +239,13 @@ impl Assembly {
         self.state().closed = true;
         self.0.room.notify_all();
         writers::stop(&self.0.jobs);
+    }
+
+    /// Closes it and waits until nothing is written any more.
+    pub(crate) fn close_and_wait(&self) {
+        self.close();
+        // Nobody sends: it ends when the last writer thread does.
+        let _ = self.0.ended.recv();
     }
 
     /// Puts `bytes` at `at`, waiting for room while there is none.

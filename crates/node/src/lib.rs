@@ -7,6 +7,7 @@
 pub mod api;
 pub mod authorized;
 mod ceilings;
+pub mod clean;
 pub mod config;
 pub mod cp;
 pub mod demo;

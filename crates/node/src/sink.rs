@@ -10,9 +10,9 @@ mod target;
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use packtrain_io::clock;
-use packtrain_io::disk::JournalFile;
+use packtrain_io::disk::{JournalFile, Lock};
 use packtrain_object::{EntryKind, RelPath};
 use packtrain_transfer::message::{Message, Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction, unexpected};
@@ -34,9 +34,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
 use open::Opened;
-pub(crate) use open::{Destination, expand_home, free_file};
+pub(crate) use open::{Destination, SingleFile, expand_home, single_file};
+pub(crate) use target::{Leftovers, hash_file, kind_of};
 use target::{SharedTarget, Target};
-pub(crate) use target::{hash_file, kind_of};
 
 /// What the threads answer.
 #[derive(Debug)]
@@ -108,12 +108,10 @@ pub(crate) fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             return none(ended(failure));
         }
     };
-    let outcome = match Runner::new(setup, &opened) {
+    match Runner::new(setup, &opened, lock) {
         Ok(runner) => runner.run(first),
         Err(failure) => none(ended(failure)),
-    };
-    drop(lock);
-    outcome
+    }
 }
 
 enum First {
@@ -157,6 +155,9 @@ struct Runner<'a> {
     pulse: Pulse,
     watch: EndWatch,
     looked: Time,
+    lock: Option<Lock>,
+    /// Nothing changes at the destination any more.
+    is_left: bool,
 }
 
 /// The journal, made when it is first written.
@@ -167,12 +168,16 @@ struct Journal {
 }
 
 impl<'a> Runner<'a> {
-    fn new(setup: SinkSetup<'a>, opened: &Opened) -> Result<Self, Failure> {
+    fn new(setup: SinkSetup<'a>, opened: &Opened, lock: Option<Lock>) -> Result<Self, Failure> {
         let refuse = |failure: Failure| {
             setup.control.tx.send(&Message::Refused(failure.clone()));
             failure
         };
         let held = if setup.options.resume == Resume::Off {
+            if lock.is_some() {
+                // It would speak of a temporary that this run makes anew.
+                let _ = JournalFile::discard(&opened.root, &opened.journal);
+            }
             Vec::new()
         } else {
             JournalFile::read(&opened.root, &opened.journal).unwrap_or_default()
@@ -180,8 +185,8 @@ impl<'a> Runner<'a> {
         let now = clock::now();
         let relayed = setup.transports.is_relayed();
         let requested = opened.requested.clone();
-        let sink =
-            Sink::new(setup.options.clone(), requested, &held, opened.id, now).map_err(refuse)?;
+        let sink = Sink::new(setup.options.clone(), requested, &held, opened.transfer, now);
+        let sink = sink.map_err(refuse)?;
         let target = Arc::new(opened.target(&setup.options));
         let (answer, answers) = unbounded();
         let meters = Arc::<Meters>::default();
@@ -213,6 +218,8 @@ impl<'a> Runner<'a> {
             pulse: Pulse::new(now, relayed),
             watch: EndWatch::new(meters, assembly::THREADS, suite()),
             looked: now,
+            lock,
+            is_left: false,
         })
     }
 
@@ -268,7 +275,7 @@ impl<'a> Runner<'a> {
             self.act();
             self.tell();
         }
-        self.assembly.close();
+        self.leave(false);
         self.tell_reports();
         let moved = self.setup.transports.close();
         let _ = self.meta.send(MetaJob::Stop);
@@ -341,6 +348,7 @@ impl<'a> Runner<'a> {
         match action {
             SinkAction::Send(message) => {
                 if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
+                    self.leave(matches!(message, Message::Finished(_)));
                     self.tell_reports();
                     self.testify();
                 }
@@ -395,6 +403,41 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Leaves the destination as it is to stay: the other end may end with the message that comes
+    /// next, and what is here then is what its user finds.
+    fn leave(&mut self, complete: bool) {
+        if std::mem::replace(&mut self.is_left, true) {
+            return;
+        }
+        self.assembly.close_and_wait();
+        let (working, done) = bounded::<()>(0);
+        self.meta(MetaJob::Done(working));
+        // It ends when the job is dropped, which is after everything before it.
+        let _ = done.recv();
+        if self.lock.is_none() {
+            return;
+        }
+        self.target.root.remove_unfinished_temps(&self.target.tag);
+        if complete {
+            self.tell_leftovers();
+        }
+        self.lock = None;
+    }
+
+    /// Tells what interrupted transfers left beside what this one wrote.
+    fn tell_leftovers(&self) {
+        let left = self.target.leftovers();
+        if left.files == 0 {
+            return;
+        }
+        if self.setup.observer.keeps() {
+            self.setup.observer.notice(&left.notice());
+        } else {
+            let word = Word::Leftovers(left.files, left.bytes);
+            self.setup.control.tx.send(&Message::Channel(word.encode()));
+        }
+    }
+
     fn meta(&self, job: MetaJob) {
         let _ = self.meta.send(job);
     }
@@ -416,7 +459,7 @@ impl<'a> Runner<'a> {
     fn journal_remove(&mut self) {
         let removed = match self.journal.file.take() {
             Some(file) => file.remove(),
-            None => self.journal.root.remove(&self.journal.place),
+            None => JournalFile::discard(&self.journal.root, &self.journal.place),
         };
         // Nothing depends on its absence: a journal of finished files is dropped at the next run.
         let _ = removed;

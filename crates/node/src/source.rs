@@ -26,6 +26,7 @@ use crate::diagnose::watch::{EndWatch, suite};
 use crate::diagnose::{Part, PartRole, record};
 use crate::reader::{self, ReadEvent, Reader};
 use crate::session::{Observer, Pulse, Stop};
+use crate::sink::Leftovers;
 use crate::transports::offer::Word;
 use crate::transports::{SourceTransports, TransportNews};
 pub(crate) use collected::{Collected, collect};
@@ -244,6 +245,10 @@ impl Runner<'_> {
                 Some(Word::Moved(_) | Word::OfferBy(..) | Word::Streams(_) | Word::Tcp(_))
                 | Some(Word::Dial(..))
                 | None => {}
+                Some(Word::Leftovers(files, bytes)) => {
+                    let left = Leftovers { files, bytes };
+                    self.setup.observer.notice(&left.notice());
+                }
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),
             Message::Pong(_) if self.pulse.was_asked() => {}

@@ -41,7 +41,7 @@ pub struct Entry {
     pub path: RelPath,
     /// What it is.
     pub kind: EntryKind,
-    /// Permission bits, 0o7777 at most.
+    /// Permission bits, 0o7777 at most, or [`NO_MODE`].
     pub mode: u32,
     /// When its content last changed.
     pub mtime: Mtime,
@@ -51,7 +51,18 @@ pub struct Entry {
     pub gid: u32,
 }
 
+/// Stands in [`Entry::mode`] where the source has no permissions: a pipe, a web server.
+pub const NO_MODE: u32 = 0o10000;
+
 impl Entry {
+    /// Permission bits; none where the source has none.
+    pub const fn permissions(&self) -> Option<u32> {
+        match self.mode {
+            NO_MODE => None,
+            mode => Some(mode),
+        }
+    }
+
     /// The file's size in bytes; none for what is not a file or has no known size.
     pub const fn size(&self) -> Option<u64> {
         match self.kind {

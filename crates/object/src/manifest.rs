@@ -8,7 +8,7 @@
 //! with one spelling each; the entry before the first is all zeros with an empty path.
 
 use crate::chunk::EntryId;
-use crate::entry::{Entry, EntryKind, Mtime};
+use crate::entry::{Entry, EntryKind, Mtime, NO_MODE};
 use crate::path::{MAX_PATH, PathError, RelPath};
 use crate::wire::{Reader, put_bytes, put_int, put_uint};
 
@@ -104,7 +104,7 @@ pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
         }
         _ => {}
     }
-    if entry.mode > 0o7777 {
+    if entry.mode > NO_MODE {
         return Err(ManifestError::Field("mode"));
     }
     if entry.mtime.nanos >= 1_000_000_000 {

@@ -9,10 +9,21 @@ use crate::tree::{self, MIB, assert_same};
 
 /// How often an end is killed at a random moment.
 const KILLS: u32 = 50;
+/// How often a copy is killed while it gives files their names.
+const RENAME_KILLS: u32 = 20;
+
+/// As often as `PACKTRAIN_KILLS` says, which the nightly run sets.
+fn kills(by_day: u32) -> u32 {
+    match std::env::var("PACKTRAIN_KILLS") {
+        Ok(text) => text.parse().expect("PACKTRAIN_KILLS is a number"),
+        Err(_) => by_day,
+    }
+}
 
 #[test]
 #[ignore = "needs an ssh server and some minutes; `cargo xtask test` runs it"]
 fn fifty_kills_of_either_end() {
+    let wanted = kills(KILLS);
     let Some(rig) = Rig::ssh() else { return };
     let mut dice = Dice::new("fifty_kills_of_either_end");
     let src = rig.path("src");
@@ -31,7 +42,7 @@ fn fifty_kills_of_either_end() {
     wipe(&rig.path("dst"));
 
     let (mut landed, mut late) = (0, 0);
-    while landed < KILLS {
+    while landed < wanted {
         let push = dice.below(2) == 0;
         for _ in 0..=dice.below(3) {
             let mut running = rig.start(&mut copy(&rig, push));
@@ -56,6 +67,103 @@ fn fifty_kills_of_either_end() {
         wipe(&rig.path("dst"));
     }
     eprintln!("{landed} kills in mid-transfer, {late} too late: always the same tree");
+}
+
+/// A new version replaces a tree of many files, and the copy is killed while it renames them: each
+/// file is whole, the old one or the new, and the next run completes the tree.
+#[test]
+#[ignore = "takes a minute; `cargo xtask test` runs it"]
+fn killed_between_the_renames_of_a_tree() {
+    const FILES: u64 = 2000;
+    let rig = Rig::local();
+    let mut dice = Dice::new("killed_between_the_renames_of_a_tree");
+    let wanted = kills(RENAME_KILLS);
+    for (name, seed) in [("old", 1), ("new", 2)] {
+        fs::create_dir(rig.path(name)).expect("a folder");
+        for index in 0..FILES {
+            let dir = rig.path(name).join(format!("d{}", index % 7));
+            fs::create_dir_all(&dir).expect("a folder");
+            // A few are large, so that their renames are of the other kind.
+            let size = if index % 500 == 3 { 5 * MIB + index } else { 100 + index };
+            tree::file(&dir.join(format!("{index}")), size, seed * FILES + index);
+        }
+    }
+    // How long the renames of an undisturbed copy take, from the first to the last.
+    let mut span = {
+        reset(&rig);
+        let mut running = rig.start(&mut replace_tree(&rig));
+        let begun = first_rename(&rig, &mut running).expect("a copy that renames");
+        assert_eq!(running.wait().code, 0);
+        u64::try_from(begun.elapsed().as_micros()).expect("short") + 1000
+    };
+    let (mut landed, mut between, mut late) = (0, 0, 0);
+    while landed < wanted {
+        reset(&rig);
+        let mut running = rig.start(&mut replace_tree(&rig));
+        if first_rename(&rig, &mut running).is_some() {
+            std::thread::sleep(Duration::from_micros(dice.below(span)));
+        }
+        if running.ended() {
+            late += 1;
+            span = (span * 9 / 10).max(1000);
+            continue;
+        }
+        send("KILL", running.pid());
+        running.wait();
+        landed += 1;
+        let (mut old, mut new) = (0, 0);
+        for index in 0..FILES {
+            let name = format!("d{}/{index}", index % 7);
+            let there = fs::read(rig.path("dst").join(&name)).expect("every name stays");
+            if fs::read(rig.path("new").join(&name)).expect("a file") == there {
+                new += 1;
+            } else {
+                assert!(fs::read(rig.path("old").join(&name)).expect("a file") == there, "{name}");
+                old += 1;
+            }
+        }
+        between += u32::from(old > 0 && new > 0);
+        let ended = rig.run(&mut replace_tree(&rig));
+        assert_eq!(ended.code, 0, "after kill {landed}: {}", ended.stderr);
+        assert_same(&rig.path("new"), &rig.path("dst"));
+    }
+    eprintln!("{landed} kills, {between} of them between two renames, {late} too late");
+    assert!(between > 0, "no kill came between two renames");
+}
+
+/// The old tree is at the destination.
+fn reset(rig: &Rig) {
+    wipe(&rig.path("dst"));
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([rig.path("old"), rig.path("dst")])
+        .status()
+        .expect("cp");
+    assert!(copied.success());
+}
+
+fn replace_tree(rig: &Rig) -> std::process::Command {
+    let mut command = rig.cp();
+    // Times differ by less than a file system tells, perhaps.
+    command.arg("--checksum").arg(contents(&rig.path("new"))).arg(rig.path("dst"));
+    command
+}
+
+/// Waits for the first file with its new content; none if the copy ended before it was seen.
+fn first_rename(rig: &Rig, running: &mut crate::rig::Running) -> Option<Instant> {
+    use std::os::unix::fs::MetadataExt;
+    let watched: Vec<_> = (0..7).map(|n| rig.path("dst").join(format!("d{n}/{n}"))).collect();
+    let number = |path: &std::path::PathBuf| fs::metadata(path).map_or(0, |meta| meta.ino());
+    let before: Vec<u64> = watched.iter().map(number).collect();
+    loop {
+        if watched.iter().map(number).ne(before.iter().copied()) {
+            return Some(Instant::now());
+        }
+        if running.ended() {
+            return None;
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
 }
 
 #[test]

@@ -65,6 +65,38 @@ fn to_and_from_a_server_with_a_ticket() {
     assert_same(&rig.path("src"), &rig.path("back"));
 }
 
+/// What a copy to a server leaves is so when the copy has ended, not some round trips later.
+#[test]
+fn nothing_of_ours_is_left_at_a_server_when_the_copy_has_ended() {
+    let rig = Rig::local();
+    let (_server, port) = serve(&rig, &[]);
+    for n in 0..30 {
+        tree::file(&rig.path("f"), 5000 + n, n);
+        let mut put = rig.cp();
+        put.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+        rig.ok(put.arg(format!("pt://127.0.0.1:{port}/")));
+        let names: Vec<_> = fs::read_dir(rig.path("root"))
+            .expect("its root")
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert_eq!(names, ["f"], "copy {n}");
+    }
+}
+
+/// The caller learns what interrupted copies left at the other end.
+#[test]
+fn what_was_left_at_a_server_is_told_to_its_caller() {
+    let rig = Rig::local();
+    tree::file(&rig.path("f"), 5000, 1);
+    let (_server, port) = serve(&rig, &[]);
+    fs::write(rig.path("root/.gone.packtrain-0a1b2c3d"), vec![1; 9000]).expect("its root");
+    let mut put = rig.cp();
+    put.args(["--ticket", &ticket(&rig)]).arg(rig.path("f"));
+    let ended = rig.ok(put.arg(format!("pt://127.0.0.1:{port}/")));
+    assert!(ended.stderr.contains("packtrain clean"), "{}", ended.stderr);
+}
+
 #[test]
 fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
     goes_on_after_a_kill("udt", "udt:paper", "udt:udt4");

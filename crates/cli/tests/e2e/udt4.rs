@@ -85,6 +85,42 @@ fn files_come_from_the_stock_server() {
     assert_eq!(server.wait().code, 0);
 }
 
+/// What a killed fetch left is replaced by the next one, and `clean` knows it.
+#[test]
+fn a_killed_fetch_leaves_nothing_for_good() {
+    let rig = Rig::local();
+    fs::create_dir_all(rig.path("root")).expect("a folder");
+    fs::create_dir_all(rig.path("to")).expect("a folder");
+    tree::file(&rig.path("root/file"), 20_000_000, 2);
+    let (port, root) = (free_port(), rig.path("root").display().to_string());
+    let at = format!("127.0.0.1:{port}");
+    let _server = serve(&rig, &["serve", "--udt4", &at, "--root", &root]);
+    let place = format!("udt4://{at}/file");
+    let kill = || {
+        let mut command = rig.packtrain();
+        command.args(["cp", "--retries", "0", "--rate", "20mbit", &place]).arg(rig.path("to"));
+        let running = rig.start(&mut command);
+        let arrives = |item: fs::DirEntry| item.metadata().is_ok_and(|meta| meta.len() > 100_000);
+        for _ in 0..4000 {
+            if fs::read_dir(rig.path("to")).expect("a folder").flatten().any(arrives) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        crate::rig::send("KILL", running.pid());
+        running.wait();
+        assert!(fs::read_dir(rig.path("to")).expect("a folder").count() > 0, "it left something");
+    };
+    kill();
+    let ended = fetch(&rig, port, "file", &rig.path("to"));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    holds(&rig.path("to"), &["file"]);
+    fs::remove_file(rig.path("to/file")).expect("it is there");
+    kill();
+    rig.ok(rig.packtrain().arg("clean").arg(rig.path("to")));
+    holds(&rig.path("to"), &[]);
+}
+
 #[test]
 fn the_stock_client_is_served_below_the_root_only() {
     let rig = Rig::local();

@@ -1,5 +1,6 @@
 //! Tests of the built command, in one program so that it links once.
 
+mod clean;
 mod common;
 mod copies;
 mod forecast;

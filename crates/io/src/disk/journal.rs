@@ -1,4 +1,8 @@
 //! The journal's file: appended, synced, replaced at once, with room kept for it on a full disk.
+//!
+//! A journal vouches for content, so one that is not ours ([`super::own`]) is never read. It is
+//! removed when this run writes one; where it cannot be removed, a name that nobody can guess is
+//! used, and found again by listing the directory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,13 +14,20 @@ use packtrain_units::ByteCount;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::root::Root;
+use super::own::{self, Existing};
+use super::root::{Root, split};
+use super::stat::Kind;
 use super::trouble::{Trouble, classify};
+use crate::entropy;
 
 /// Space held ahead of the journal's end, so that a full disk can still be written down.
 const RESERVE: u64 = 256 << 10;
 /// More than any journal we write; a longer file is none of ours.
 const LENGTH_MAX: u64 = 1 << 30;
+/// How a journal's name ends; what makes a name impossible to guess goes before it.
+const END: &[u8] = b".journal";
+/// How often somebody may make a file of the journal's name while we do.
+const TRIES: u32 = 16;
 
 /// An append-only file beneath a root.
 #[derive(Debug)]
@@ -35,7 +46,10 @@ impl JournalFile {
     /// # Errors
     /// What the file system says; `InvalidData` for a file too long to be a journal.
     pub fn open(root: &Arc<Root>, rel: &RelPath) -> io::Result<(Self, Vec<u8>)> {
-        let file = create(root, rel, OFlags::empty())?;
+        let (file, rel) = match find(root, rel, OFlags::RDWR)? {
+            Found::Own(file, rel) => (file, rel),
+            Found::Absent | Found::Foreign => create(root, rel)?,
+        };
         let mut held = Vec::new();
         (&file).take(LENGTH_MAX + 1).read_to_end(&mut held)?;
         if held.len() as u64 > LENGTH_MAX {
@@ -45,8 +59,7 @@ impl JournalFile {
             ));
         }
         let len = held.len() as u64;
-        let mut journal =
-            Self { root: Arc::clone(root), rel: rel.clone(), file, len, reserved: len };
+        let mut journal = Self { root: Arc::clone(root), rel, file, len, reserved: len };
         journal.reserve();
         if held.is_empty() {
             // Perhaps just made: a journal that a crash makes nameless is no journal.
@@ -55,18 +68,32 @@ impl JournalFile {
         Ok((journal, held))
     }
 
-    /// Reads the journal at `rel` without making one: empty when there is none.
+    /// Reads the journal at `rel` without making one: empty when there is none of ours.
     ///
     /// # Errors
     /// What the file system says.
     pub fn read(root: &Root, rel: &RelPath) -> io::Result<Vec<u8>> {
-        match root.open_read(rel) {
-            Ok(file) => {
+        match find(root, rel, OFlags::RDONLY) {
+            Ok(Found::Own(file, _)) => {
                 let mut held = Vec::new();
                 file.take(LENGTH_MAX).read_to_end(&mut held)?;
                 Ok(held)
             }
+            Ok(Found::Absent | Found::Foreign) => Ok(Vec::new()),
             Err(error) if classify(&error) == Trouble::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the journal at `rel` if there is one of ours.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn discard(root: &Root, rel: &RelPath) -> io::Result<()> {
+        match find(root, rel, OFlags::RDONLY) {
+            Ok(Found::Own(_, rel)) => root.remove(&rel),
+            Ok(Found::Absent | Found::Foreign) => Ok(()),
+            Err(error) if classify(&error) == Trouble::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -142,10 +169,7 @@ impl JournalFile {
         let written = (|| {
             file.write_all_at(bytes, 0)?;
             super::write::sync_data(&file)?;
-            let temp = |name: &[u8]| super::temp::name(name, TAG, self.root.name_max);
-            self.root.with_place(self.rel.as_bytes(), |place| {
-                rustix::fs::renameat(&place.dir, temp(place.name), &place.dir, place.name)
-            })?;
+            self.root.commit_ready(&self.rel, TAG)?;
             self.sync_dir()
         })();
         if let Err(error) = written {
@@ -196,17 +220,60 @@ impl JournalFile {
     }
 }
 
-fn create(root: &Root, rel: &RelPath, more: OFlags) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | more;
-    let mode = Mode::from_raw_mode(0o600);
-    let fd =
-        root.with_place(rel.as_bytes(), |p| rustix::fs::openat(&p.dir, p.name, flags, mode))?;
-    let file = File::from(fd);
-    if !file.metadata()?.is_file() {
-        return Err(Errno::INVAL.into());
+/// What there is of a journal.
+enum Found {
+    Own(File, RelPath),
+    Absent,
+    Foreign,
+}
+
+/// The journal at `rel`, or, where another user's file has that name, at the name that an earlier
+/// run took instead.
+fn find(root: &Root, rel: &RelPath, flags: OFlags) -> io::Result<Found> {
+    let open = |rel: &RelPath| {
+        root.with_place(rel.as_bytes(), |place| own::open(place, place.name, flags))
+    };
+    match open(rel)? {
+        Existing::Own(fd, _) => return Ok(Found::Own(fd.into(), rel.clone())),
+        Existing::Absent => return Ok(Found::Absent),
+        Existing::Foreign => {}
     }
-    Ok(file)
+    let (dir, last) = split(rel.as_bytes());
+    let start = [last.strip_suffix(END).unwrap_or(last), b"-"].concat();
+    for item in root.list_bytes(dir).unwrap_or_default() {
+        let is_other = item.name.starts_with(&start) && item.name.ends_with(END);
+        if item.kind != Kind::File || !is_other {
+            continue;
+        }
+        let Ok(other) = beside(dir, &item.name) else { continue };
+        if let Existing::Own(fd, _) = open(&other)? {
+            return Ok(Found::Own(fd.into(), other));
+        }
+    }
+    Ok(Found::Foreign)
+}
+
+/// Makes the journal; what has its name is removed, or else another name is taken.
+fn create(root: &Root, rel: &RelPath) -> io::Result<(File, RelPath)> {
+    let (dir, last) = split(rel.as_bytes());
+    let mut at = rel.clone();
+    for _ in 0..TRIES {
+        let made = root.with_place(at.as_bytes(), |place| own::replace(place, place.name));
+        match made {
+            Err(error) if classify(&error) == Trouble::Exists => {
+                let random = format!("-{:016x}", entropy::seed());
+                let start = last.strip_suffix(END).unwrap_or(last);
+                at = beside(dir, &[start, random.as_bytes(), END].concat())?;
+            }
+            made => return Ok((made?.into(), at)),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+fn beside(dir: &[u8], name: &[u8]) -> io::Result<RelPath> {
+    let path = if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() };
+    RelPath::new(path).map_err(|_| Errno::INVAL.into())
 }
 
 #[cfg(test)]
@@ -263,9 +330,50 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_its_place_is_not_followed() {
+    fn what_is_not_ours_is_not_read_and_is_replaced() {
         let (dir, root, rel) = place();
-        std::os::unix::fs::symlink("/etc/hosts", dir.path().join(".j")).unwrap();
-        assert!(JournalFile::open(&root, &rel).is_err());
+        let at = dir.path().join(".j");
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        let plants: [&dyn Fn(); 4] = [
+            &|| std::os::unix::fs::symlink(&victim, &at).unwrap(),
+            &|| std::fs::hard_link(&victim, &at).unwrap(),
+            &|| rustix::fs::mkfifoat(rustix::fs::CWD, &at, Mode::from_raw_mode(0o600)).unwrap(),
+            &|| {
+                use std::os::unix::fs::PermissionsExt;
+                std::fs::write(&at, "planted").unwrap();
+                std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o666)).unwrap();
+            },
+        ];
+        for plant in plants {
+            plant();
+            assert!(JournalFile::read(&root, &rel).unwrap().is_empty());
+            let (mut journal, held) = JournalFile::open(&root, &rel).unwrap();
+            assert!(held.is_empty());
+            journal.append(b"ours").unwrap();
+            assert_eq!(JournalFile::read(&root, &rel).unwrap(), b"ours");
+            journal.remove().unwrap();
+        }
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_had_gives_way_to_one_that_is_found_again() {
+        let (dir, _, _) = place();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let rel = RelPath::new(b".p.journal".to_vec()).unwrap();
+        // A directory cannot be removed as a file, like another user's file in /tmp.
+        std::fs::create_dir(dir.path().join(".p.journal")).unwrap();
+        assert!(JournalFile::read(&root, &rel).unwrap().is_empty());
+        let (mut journal, _) = JournalFile::open(&root, &rel).unwrap();
+        journal.append(b"one").unwrap();
+        journal.replace(b"two").unwrap();
+        drop(journal);
+        assert_eq!(JournalFile::read(&root, &rel).unwrap(), b"two");
+        let (journal, held) = JournalFile::open(&root, &rel).unwrap();
+        assert_eq!(held, b"two");
+        journal.remove().unwrap();
+        assert!(JournalFile::read(&root, &rel).unwrap().is_empty());
+        JournalFile::discard(&root, &rel).unwrap();
     }
 }

@@ -1,4 +1,7 @@
 //! One transfer at a time: an advisory lock on a file that says who holds it.
+//!
+//! A lock file that is not ours ([`super::own`]) is neither read nor written nor waited for: it
+//! is removed, and where it cannot be removed the caller is told.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,14 +9,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use packtrain_object::RelPath;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
+use super::own::{self, Existing};
 use super::root::Root;
 use super::stat::Stat;
 
 /// The longest "who" we read back, in bytes.
 const WHO_MAX: u64 = 512;
+/// How often somebody may remove or replace the file while we take it.
+const TRIES: u32 = 100;
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +30,13 @@ pub enum LockError {
         /// What the holder says of itself.
         who: String,
     },
+    /// What has the name of the lock is not ours and cannot be removed, or the file system does
+    /// not tell the files of different users apart.
+    #[error("another user's file has the name of the lock, and it cannot be removed")]
+    Foreign,
+    /// The file system has no locks, so nobody knows whether one is held.
+    #[error("the file system has no locks")]
+    Unsupported,
     /// What the file system says.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -35,16 +48,29 @@ pub struct Lock {
     root: Arc<Root>,
     rel: RelPath,
     file: File,
+    remove: bool,
+}
+
+/// What opening a lock file came to.
+enum Step {
+    Open(std::os::fd::OwnedFd),
+    /// Something changed meanwhile.
+    Again,
+    Foreign,
 }
 
 impl Lock {
     /// Takes the lock on the file `rel`, made when it is not there; `who` is what others are told.
     ///
     /// # Errors
-    /// `Held` with the holder's words; else what the file system says.
+    /// `Held` with the holder's words; `Foreign`; else what the file system says.
     pub fn take(root: &Arc<Root>, rel: &RelPath, who: &str) -> Result<Self, LockError> {
-        loop {
-            let mut file = open(root, rel)?;
+        for _ in 0..TRIES {
+            let mut file = match open(root, rel)? {
+                Step::Open(fd) => File::from(fd),
+                Step::Again => continue,
+                Step::Foreign => return Err(LockError::Foreign),
+            };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
@@ -58,30 +84,82 @@ impl Lock {
             }
             // Who holds it is a courtesy: a full disk must not stop a resume.
             let _ = file.set_len(0).and_then(|()| file.write_all(who.as_bytes()));
-            return Ok(Self { root: Arc::clone(root), rel: rel.clone(), file });
+            return Ok(Self { root: Arc::clone(root), rel: rel.clone(), file, remove: true });
         }
+        Err(LockError::Foreign)
+    }
+
+    /// Takes the lock if its file exists and nobody holds it; `None` if there is no such file.
+    /// The file stays when the lock is dropped, unless [`Lock::remove_file`] says otherwise.
+    ///
+    /// # Errors
+    /// `Held`, `Foreign` for a file that is not ours, `Unsupported`, or what the file system says.
+    pub fn take_existing(root: &Arc<Root>, rel: &RelPath) -> Result<Option<Self>, LockError> {
+        let found = root.with_place(rel.as_bytes(), |p| own::open(p, p.name, OFlags::RDWR));
+        let file = match found {
+            Ok(Existing::Own(fd, _)) => File::from(fd),
+            Ok(Existing::Absent) => return Ok(None),
+            Ok(Existing::Foreign) => return Err(LockError::Foreign),
+            Err(error) => return Err(error.into()),
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
+            Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                return Err(LockError::Unsupported);
+            }
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        Ok(Some(Self { root: Arc::clone(root), rel: rel.clone(), file, remove: false }))
+    }
+
+    /// Whether somebody holds the lock on the file `rel`, whoever made it.
+    ///
+    /// # Errors
+    /// What the file system says; `Unsupported` where it has no locks.
+    pub fn is_held(root: &Root, rel: &RelPath) -> Result<bool, LockError> {
+        match rustix::fs::flock(root.open_read(rel)?, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => Err(LockError::Unsupported),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Lets the file be removed with the lock.
+    pub fn remove_file(&mut self) {
+        self.remove = true;
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // While it is still locked, so that the name is ours to remove.
-        if is_named(&self.file, &self.root, &self.rel).unwrap_or(false) {
+        if self.remove && is_named(&self.file, &self.root, &self.rel).unwrap_or(false) {
             let _ = self.root.remove(&self.rel);
         }
     }
 }
 
-fn open(root: &Root, rel: &RelPath) -> io::Result<File> {
-    let flags = OFlags::RDWR
-        | OFlags::CREATE
-        | OFlags::NOFOLLOW
-        | OFlags::CLOEXEC
-        | OFlags::NONBLOCK
-        | OFlags::NOCTTY;
-    let mode = Mode::from_raw_mode(0o600);
-    root.with_place(rel.as_bytes(), |p| rustix::fs::openat(&p.dir, p.name, flags, mode))
-        .map(File::from)
+fn open(root: &Root, rel: &RelPath) -> io::Result<Step> {
+    root.with_place(rel.as_bytes(), |place| {
+        match own::open(place, place.name, OFlags::RDWR)? {
+            Existing::Own(fd, _) => return Ok(Step::Open(fd)),
+            Existing::Foreign if own::remove(place, place.name) => {}
+            Existing::Foreign => return Ok(Step::Foreign),
+            Existing::Absent => {}
+        }
+        match own::create(place, place.name) {
+            Ok(fd) if Stat::from(&rustix::fs::fstat(&fd)?).is_own_file() => Ok(Step::Open(fd)),
+            // Here our own files do not look like ours: the next one would remove this lock.
+            Ok(_) => {
+                own::remove(place, place.name);
+                Ok(Step::Foreign)
+            }
+            Err(Errno::EXIST) => Ok(Step::Again),
+            Err(error) => Err(error),
+        }
+    })
 }
 
 fn is_named(file: &File, root: &Root, rel: &RelPath) -> io::Result<bool> {

@@ -11,15 +11,20 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::own;
 use super::parents::{Parent, Parents, Place};
 use super::stat::{Kind, Stat};
 use super::sync::FileSystems;
+use super::temp::{self, Made};
 use super::trouble::{Trouble, classify};
+use crate::entropy;
 
 /// What most file systems take as a name, in bytes.
 const NAME_MAX: usize = 255;
 /// Less than any file system in use takes: eCryptfs, the shortest, takes 143.
 const NAME_MIN: usize = 128;
+/// The tag of a symbolic link on its way to its name.
+const LINK: &str = "link";
 
 /// A source or destination directory held open. Paths given to it are resolved by the kernel
 /// beneath it (`openat2` with `RESOLVE_BENEATH`), so neither `..` nor a symbolic link escapes.
@@ -29,6 +34,8 @@ pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
     parents: Parents,
+    /// The temporaries of this run.
+    pub(super) made: Made,
     pub(super) file_systems: FileSystems,
     /// The longest name its file system takes, in bytes.
     pub(super) name_max: usize,
@@ -86,6 +93,7 @@ impl Root {
             name_max: name_max.clamp(NAME_MIN, NAME_MAX),
             path,
             parents: Parents::default(),
+            made: Made::default(),
         })
     }
 
@@ -205,8 +213,12 @@ impl Root {
             if made != Err(Errno::EXIST) {
                 return made;
             }
-            let temp = super::temp::name(place.name, "link", self.name_max);
-            rustix::fs::unlinkat(&place.dir, &temp, AtFlags::empty()).or_else(absent_is_fine)?;
+            let mut temp = temp::name(place.name, LINK, self.name_max);
+            if !own::remove(place, &temp) {
+                // Another user's file has the name and cannot be removed.
+                let tag = temp::random_tag(LINK, entropy::seed());
+                temp = temp::name(place.name, &tag, self.name_max);
+            }
             rustix::fs::symlinkat(target, &place.dir, &temp)?;
             rustix::fs::renameat(&place.dir, &temp, &place.dir, place.name).inspect_err(|_| {
                 let _ = rustix::fs::unlinkat(&place.dir, &temp, AtFlags::empty());
@@ -222,7 +234,20 @@ impl Root {
         self.list_bytes(dir.as_bytes())
     }
 
+    /// Like [`Root::list`], but of a directory with more names only the first `most` that the file
+    /// system gives.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn list_at_most(&self, dir: &RelPath, most: usize) -> io::Result<Vec<DirItem>> {
+        self.list_first(dir.as_bytes(), most)
+    }
+
     pub(super) fn list_bytes(&self, dir: &[u8]) -> io::Result<Vec<DirItem>> {
+        self.list_first(dir, usize::MAX)
+    }
+
+    fn list_first(&self, dir: &[u8], most: usize) -> io::Result<Vec<DirItem>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = match dir {
             b"" => beneath::open(self.fd.as_fd(), b".", flags)?,
@@ -249,6 +274,9 @@ impl Root {
                 known => known.into(),
             };
             items.push(DirItem { name: name.to_vec(), kind });
+            if items.len() >= most {
+                break;
+            }
         }
         Ok(items)
     }

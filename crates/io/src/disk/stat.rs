@@ -1,6 +1,7 @@
 //! What the file system says about one name.
 
 use packtrain_object::Mtime;
+use packtrain_units::ByteCount;
 use rustix::fs::FileType;
 
 /// What a name stands for.
@@ -45,6 +46,11 @@ impl Stat {
     /// Whether two names are the same file.
     pub fn same_file(&self, other: &Self) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)
+    }
+
+    /// The space it takes.
+    pub fn space(&self) -> ByteCount {
+        ByteCount(self.blocks.saturating_mul(512))
     }
 
     /// Whether less space is taken than the length asks for.

@@ -1,34 +1,46 @@
 //! Temporaries: a file grows under a hidden name beside its target and takes its name when it is
 //! complete, so that the old version stays whole until then.
+//!
+//! The name is the same in every run, so that a later run finds what an earlier one left. What
+//! has that name and is not ours ([`super::own`]) is removed and made anew; where it cannot be
+//! removed, as in a directory with the sticky bit, a name that nobody can guess is used.
+
+mod made;
+mod name;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use packtrain_object::RelPath;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::beneath;
 use super::meta::{self, Meta};
+use super::own::{self, Existing, PRIVATE};
 use super::parents::Place;
-use super::root::{Root, absent_is_fine};
+use super::root::Root;
 use super::stat::{Kind, Stat};
+use super::{beneath, root};
+use crate::entropy;
+use made::Known;
+pub(super) use made::Made;
+use name::TAG_MAX;
+pub use name::is_temp_name;
+pub(super) use name::{MARK, RANDOM, name, random_tag};
 
-/// What a tag may take of a name, in bytes.
-const TAG_MAX: usize = 64;
-const MARK: &str = ".packtrain-";
-/// Ours alone until it is complete.
-const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+/// How many names that nobody can guess are tried: one does, unless entropy is broken.
+const TRIES: usize = 8;
 
 impl Root {
     /// Opens the temporary of `target` for reading and writing, `len` bytes long and sparse where
     /// nothing was written. `tag` tells one transfer's temporaries from another's.
-    /// With `keep_existing`, one left by an earlier run is reopened with what it holds; else it is
-    /// made anew.
+    /// With `keep_existing`, one of this run or one that an earlier run of this user left is
+    /// reopened with what it holds; else it is made anew.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` for a tag that cannot be part of a name.
+    /// What the file system says; `EINVAL` for a tag that cannot be part of a name; an error
+    /// without a code if the temporary of this run was replaced by another file.
     pub fn open_temp(
         &self,
         target: &RelPath,
@@ -36,38 +48,125 @@ impl Root {
         len: u64,
         keep_existing: bool,
     ) -> io::Result<File> {
-        let fd = self.with_temp(target, tag, |place, temp| {
-            let flags = OFlags::RDWR | OFlags::NONBLOCK;
-            if keep_existing {
-                match beneath::open_no_follow(place.dir.as_fd(), temp, flags) {
-                    Ok(fd) if is_ours(&fd)? => return Ok(fd),
-                    // Not a file we could have made: make our own.
-                    Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            create(place, temp)
-        })?;
-        if Stat::from(&rustix::fs::fstat(&fd)?).size != len {
+        let reopened = keep_existing && self.made.is_open(target);
+        let (fd, size) = match keep_existing {
+            true => self.reopen_temp(target, tag)?,
+            false => (self.make_temp(target, tag)?, None),
+        };
+        let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+        if size.unwrap_or(stat.size) != len {
             rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&fd, len))?;
         }
+        self.made.opened(target, &stat, keep_existing && !reopened);
         Ok(fd.into())
+    }
+
+    /// The temporary of this run, or else of an earlier one, or else a new one.
+    fn reopen_temp(&self, target: &RelPath, tag: &str) -> io::Result<(OwnedFd, Option<u64>)> {
+        if let Some(file) = self.made.file(target) {
+            let (fd, stat) = self.with_temp(target, tag, |place, temp| {
+                let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+                let fd = beneath::open_no_follow(place.dir.as_fd(), temp, flags)?;
+                let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+                Ok((fd, stat))
+            })?;
+            return match stat.kind == Kind::File && file == (stat.dev, stat.ino) {
+                true => Ok((fd, Some(stat.size))),
+                false => Err(io::Error::other("the temporary was replaced by another file")),
+            };
+        }
+        match self.find_temp(target, tag, OFlags::RDWR)? {
+            Some((fd, stat)) => Ok((fd, Some(stat.size))),
+            None => Ok((self.make_temp(target, tag)?, Some(0))),
+        }
+    }
+
+    /// The temporary that an earlier run of this user left.
+    fn find_temp(
+        &self,
+        target: &RelPath,
+        tag: &str,
+        flags: OFlags,
+    ) -> io::Result<Option<(OwnedFd, Stat)>> {
+        match self.with_temp(target, tag, |place, temp| own::open(place, temp, flags))? {
+            Existing::Own(fd, stat) => return Ok(Some((fd, stat))),
+            Existing::Absent => return Ok(None),
+            Existing::Foreign => {}
+        }
+        // An earlier run could not use the name either.
+        let (dir, last) = root::split(target.as_bytes());
+        let sample = name(last, &random_tag(tag, 0), self.name_max);
+        let start = &sample[..sample.len() - RANDOM];
+        let Ok(items) = self.list_bytes(dir) else { return Ok(None) };
+        for item in items {
+            if item.kind != Kind::File
+                || item.name.len() != sample.len()
+                || !item.name.starts_with(start)
+            {
+                continue;
+            }
+            let found =
+                self.with_place(target.as_bytes(), |place| own::open(place, &item.name, flags))?;
+            let end = std::str::from_utf8(&item.name[start.len()..]);
+            if let (Existing::Own(fd, stat), Ok(end)) = (found, end) {
+                self.made.named(target, format!("{tag}-{end}"));
+                return Ok(Some((fd, stat)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the temporary anew.
+    fn make_temp(&self, target: &RelPath, tag: &str) -> io::Result<OwnedFd> {
+        let made = self.with_temp(target, tag, own::replace);
+        if made.as_ref().is_err_and(|e| Errno::from_io_error(e) == Some(Errno::EXIST)) {
+            for _ in 0..TRIES {
+                let other = random_tag(tag, entropy::seed());
+                match self.with_name(target, &other, own::create) {
+                    Err(e) if Errno::from_io_error(&e) == Some(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                    Ok(fd) => {
+                        self.made.insert(target, Some(other));
+                        return Ok(fd);
+                    }
+                }
+            }
+        }
+        let fd = made?;
+        self.made.insert(target, None);
+        Ok(fd)
     }
 
     /// Opens the target itself for writing, made if it is not there, and cut or grown to `len`
     /// where that is known: for `--inplace`, which gives up that the old version stays whole.
+    /// While it is open, nobody else has it open by this function. A new file is private, or
+    /// has what the user's mask leaves if it is `public`.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` for what is no regular file.
-    pub fn open_in_place(&self, target: &RelPath, len: Option<u64>) -> io::Result<File> {
+    /// What the file system says; `EINVAL` for what is no regular file; `ResourceBusy` while
+    /// another transfer writes it.
+    pub fn open_in_place(
+        &self,
+        target: &RelPath,
+        len: Option<u64>,
+        public: bool,
+    ) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mode = if public { Mode::from_raw_mode(0o666) } else { PRIVATE };
         let fd = self.with_place(target.as_bytes(), |place| {
-            rustix::fs::openat(&place.dir, place.name, flags, PRIVATE)
+            rustix::fs::openat(&place.dir, place.name, flags, mode)
         })?;
         let stat = Stat::from(&rustix::fs::fstat(&fd)?);
         if stat.kind != Kind::File {
             return Err(Errno::INVAL.into());
+        }
+        // A file system without locks: better unlocked than not at all.
+        if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
+            == Err(Errno::WOULDBLOCK)
+        {
+            let text = "another program has locked it; if that is a transfer, wait for its end";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
         if let Some(len) = len.filter(|len| *len != stat.size) {
             rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&fd, len))?;
@@ -75,22 +174,33 @@ impl Root {
         Ok(fd.into())
     }
 
-    /// What is known of the temporary of `target`; `None` when there is none.
+    /// What is known of the temporary of `target`; `None` when there is none that is ours. The
+    /// file that was looked at is the one that this run reopens, or no other.
     ///
     /// # Errors
     /// Anything but its absence.
     pub fn temp_stat(&self, target: &RelPath, tag: &str) -> io::Result<Option<Stat>> {
-        self.with_temp(target, tag, |place, temp| {
-            match rustix::fs::statat(&place.dir, temp, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => Ok(Some(Stat::from(&stat))),
-                Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-                Err(error) => Err(error),
+        match self.find_temp(target, tag, OFlags::RDONLY) {
+            Ok(Some((_, stat))) => {
+                self.made.seen(target, &stat);
+                Ok(Some(stat))
             }
-        })
-        .or_else(|error| match Errno::from_io_error(&error) {
-            Some(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            _ => Err(error),
-        })
+            Ok(None) => Ok(None),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether this run made or opened the temporary of `target` and did not finish with it.
+    pub fn has_temp(&self, target: &RelPath) -> bool {
+        self.made.is_open(target)
+    }
+
+    /// Whether temporaries of this run exist that a later one goes on from.
+    pub fn has_temps(&self) -> bool {
+        !self.made.is_empty()
     }
 
     /// Removes the temporary of `target`; that there is none is fine.
@@ -99,8 +209,18 @@ impl Root {
     /// What the file system says.
     pub fn remove_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         self.with_temp(target, tag, |place, temp| {
-            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(absent_is_fine)
-        })
+            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(root::absent_is_fine)
+        })?;
+        self.made.forget(target);
+        Ok(())
+    }
+
+    /// Removes the temporaries that this run made and that no later run goes on from: all but
+    /// those opened with `keep_existing`. Call it when nobody writes any more.
+    pub fn remove_unfinished_temps(&self, tag: &str) {
+        for target in self.made.unfinished() {
+            let _ = self.remove_temp(&target, tag);
+        }
     }
 
     /// Writes a whole small file into its temporary: open, write, close, and nothing else.
@@ -108,7 +228,7 @@ impl Root {
     /// # Errors
     /// What the file system says; the temporary is gone then.
     pub fn write_small(&self, target: &RelPath, tag: &str, bytes: &[u8]) -> io::Result<()> {
-        let fd = self.with_temp(target, tag, create)?;
+        let fd = self.make_temp(target, tag)?;
         File::from(fd).write_all(bytes).inspect_err(|_| {
             let _ = self.remove_temp(target, tag);
         })
@@ -127,7 +247,7 @@ impl Root {
         mode: u32,
         meta: &Meta,
     ) -> io::Result<()> {
-        let mut file = File::from(self.with_temp(target, tag, create)?);
+        let mut file = File::from(self.make_temp(target, tag)?);
         let written = file.write_all(bytes);
         written.and_then(|()| Ok(meta::apply_to_file(&file, mode, meta)?)).inspect_err(|_| {
             let _ = self.remove_temp(target, tag);
@@ -141,7 +261,9 @@ impl Root {
     pub fn commit_ready(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         self.with_temp(target, tag, |place, temp| {
             rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)
-        })
+        })?;
+        self.made.forget(target);
+        Ok(())
     }
 
     /// Gives the temporary its metadata and the target's name, in place of what had it.
@@ -151,13 +273,18 @@ impl Root {
     /// What the file system says; `IsADirectory` when a directory has the name. The temporary
     /// stays then.
     pub fn commit(&self, target: &RelPath, tag: &str, meta: &Meta) -> io::Result<()> {
+        let known = self.made.known(target);
         self.with_temp(target, tag, |place, temp| {
-            let fd = beneath::open_no_follow(
-                place.dir.as_fd(),
-                temp,
-                OFlags::RDONLY | OFlags::NONBLOCK,
-            )?;
-            if !is_ours(&fd)? {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let fd = beneath::open_no_follow(place.dir.as_fd(), temp, flags)?;
+            let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+            let is_ours = match known {
+                Known::File(dev, ino) => (stat.dev, stat.ino) == (dev, ino),
+                // Made by this run, and not asked for what it is.
+                Known::Name => stat.nlink == 1,
+                Known::Nothing => stat.is_own_file(),
+            };
+            if !is_ours || stat.kind != Kind::File {
                 return Err(Errno::NOENT);
             }
             let mode = match meta.mode {
@@ -166,10 +293,25 @@ impl Root {
             };
             meta::apply_to_file(&fd, mode, meta)?;
             rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)
-        })
+        })?;
+        self.made.forget(target);
+        Ok(())
     }
 
+    /// Runs `work` on the place of `target` and the name that its temporary has in this run.
     pub(super) fn with_temp<T>(
+        &self,
+        target: &RelPath,
+        tag: &str,
+        work: impl Fn(&Place<'_>, &[u8]) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        match self.made.tag(target) {
+            Some(other) => self.with_name(target, &other, work),
+            None => self.with_name(target, tag, work),
+        }
+    }
+
+    fn with_name<T>(
         &self,
         target: &RelPath,
         tag: &str,
@@ -186,95 +328,10 @@ impl Root {
     }
 }
 
-/// Whether a name is one of ours, made for a file on its way: so that a caller
-/// need not move or delete it as if it were the user's.
-pub fn is_temp_name(name: &[u8]) -> bool {
-    let mark = MARK.as_bytes();
-    let after = name.windows(mark.len()).rposition(|part| part == mark).map(|at| at + mark.len());
-    name.first() == Some(&b'.') && after.is_some_and(|at| at > mark.len() + 1 && at < name.len())
-}
-
-/// The temporary's name: `.NAME.packtrain-TAG`, and for a name too long for that, its beginning
-/// with a hash of the whole.
-pub(super) fn name(target: &[u8], tag: &str, max: usize) -> Vec<u8> {
-    let fixed = 1 + MARK.len() + tag.len();
-    let mut out = Vec::with_capacity(fixed + target.len());
-    out.push(b'.');
-    if fixed + target.len() <= max {
-        out.extend_from_slice(target);
-    } else {
-        let hash = blake3::hash(target).to_hex();
-        let hash = &hash.as_bytes()[..16];
-        out.extend_from_slice(whole_characters(target, max.saturating_sub(fixed + 1 + hash.len())));
-        out.push(b'~');
-        out.extend_from_slice(hash);
-    }
-    out.extend_from_slice(MARK.as_bytes());
-    out.extend_from_slice(tag.as_bytes());
-    out
-}
-
-/// At most `len` bytes, and no part of a UTF-8 character, which some file systems refuse.
-fn whole_characters(name: &[u8], len: usize) -> &[u8] {
-    let mut end = len.min(name.len());
-    while end > 0 && end < name.len() && name[end] & 0xC0 == 0x80 {
-        end -= 1;
-    }
-    &name[..end]
-}
-
-/// Makes a temporary anew; one of that name goes first.
-fn create(place: &Place<'_>, temp: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || rustix::fs::openat(&place.dir, temp, flags, PRIVATE);
-    match open() {
-        Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(absent_is_fine)?;
-            open()
-        }
-        opened => opened,
-    }
-}
-
-/// Whether this can be a temporary of ours: a regular file with one name, so that writing to it
-/// changes no other.
-fn is_ours(fd: &OwnedFd) -> Result<bool, Errno> {
-    let stat = Stat::from(&rustix::fs::fstat(fd)?);
-    Ok(stat.kind == Kind::File && stat.nlink == 1)
-}
-
 /// Without a mode from the source: the old file's, or what the user's mask leaves.
 fn mode_of_target(place: &Place<'_>) -> u32 {
     match rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if Stat::from(&stat).kind == Kind::File => Stat::from(&stat).mode & 0o777,
         _ => 0o666 & !meta::umask(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stay_within_what_the_file_system_takes() {
-        assert_eq!(name(b"a", "t", 255), b".a.packtrain-t");
-        for len in [1, 100, 230, 240, 255] {
-            for max in [128, 143, 255] {
-                let made = name(&vec![b'x'; len], &"t".repeat(TAG_MAX), max);
-                assert!(made.len() <= max && is_temp_name(&made), "{len} {max}");
-            }
-        }
-        // Two long names that begin alike.
-        let long = |end: u8| name(&[&[b'x'; 254][..], &[end]].concat(), "t", 255);
-        assert_ne!(long(b'1'), long(b'2'));
-    }
-
-    #[test]
-    fn only_our_names_are_ours() {
-        assert!(is_temp_name(b".a.packtrain-0f"));
-        for other in [&b"a.packtrain-0f"[..], b".a.packtrain-", b".packtrain-0f", b".a", b"", b"."]
-        {
-            assert!(!is_temp_name(other), "{}", String::from_utf8_lossy(other));
-        }
     }
 }

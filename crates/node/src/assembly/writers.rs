@@ -33,10 +33,11 @@ pub(super) struct Write {
     pub(super) hash: bool,
 }
 
-pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>) {
+pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender<()>) {
     for n in 0..THREADS {
-        let (assembly, queue) = (assembly.clone(), queue.clone());
+        let (assembly, queue, running) = (assembly.clone(), queue.clone(), running.clone());
         spawn(&format!("write-{n}"), move || {
+            let _running = running;
             step_back();
             let mut scratch = Vec::new();
             for job in &queue {

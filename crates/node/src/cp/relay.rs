@@ -15,6 +15,7 @@ use crate::control::{Control, ControlSender, Incoming, PayloadSink};
 use crate::diagnose::record;
 use crate::reader::Slice;
 use crate::session::{Observer, Stop};
+use crate::sink::Leftovers;
 use crate::transports::Moved;
 use crate::transports::offer::Word;
 
@@ -92,6 +93,9 @@ pub(super) fn run(
                             }
                         }
                         Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
+                        Some(Word::Leftovers(files, bytes)) => {
+                            watch.say(Leftovers { files, bytes }.notice());
+                        }
                         Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_))
                         | Some(Word::Ways(_) | Word::Dial(..) | Word::NoWay(..))
                         | None => {}

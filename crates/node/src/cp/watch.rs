@@ -1,12 +1,16 @@
 //! From what the two state machines count to what a person wants to see.
 
 use parking_lot::Mutex;
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use packtrain_io::disk::{LeftoverName, Lock, Root};
 use packtrain_io::{clock, entropy};
-use packtrain_object::SourceName;
+use packtrain_object::{RelPath, SourceName};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -184,8 +188,11 @@ impl Observer for Notices<'_> {
 
 /// Standard output as a destination: received into a directory of its own, verified, then
 /// written out in order.
+///
+/// The directory is this user's alone, and its lock tells `packtrain clean` that it is in use.
 pub(super) struct Spool {
     dir: PathBuf,
+    _lock: Lock,
 }
 
 impl Spool {
@@ -202,12 +209,18 @@ impl Spool {
 
     /// A place for one file.
     pub(super) fn make() -> Result<Self, NodeError> {
-        let dir = std::env::temp_dir().join(format!("packtrain-{:016x}", entropy::seed()));
-        std::fs::create_dir(&dir).map_err(|e| {
-            let text = format!("{}: {e}; set TMPDIR to a place with room", dir.display());
+        let dir = std::env::temp_dir().join(format!(".packtrain-{:016x}.output", entropy::seed()));
+        let failed = |why: String| {
+            let text = format!("{}: {why}; set TMPDIR to a place with room", dir.display());
             NodeError::new(FailureKind::TargetRefused, text)
-        })?;
-        Ok(Self { dir })
+        };
+        DirBuilder::new().mode(0o700).create(&dir).map_err(|e| failed(e.to_string()))?;
+        let root = Arc::new(Root::open(&dir).map_err(|e| failed(e.to_string()))?);
+        let name = RelPath::new(LeftoverName::lock_of("00000000").into_bytes())
+            .map_err(|e| failed(e.to_string()))?;
+        let who = format!("process {} of packtrain", std::process::id());
+        let _lock = Lock::take(&root, &name, &who).map_err(|e| failed(e.to_string()))?;
+        Ok(Self { dir, _lock })
     }
 
     /// A file of which `names` is the source's, if that is known.
@@ -222,7 +235,11 @@ impl Spool {
         let failed = |e: io::Error| {
             NodeError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
         };
-        let mut file = std::fs::File::open(self.dir.join("out")).map_err(failed)?;
+        let path = self.dir.join("out");
+        let mut file = std::fs::File::open(&path).map_err(failed)?;
+        // Open, it needs no name: a reader that takes its time leaves nothing behind if this
+        // process is killed.
+        let _ = std::fs::remove_file(&path);
         let mut out = io::stdout().lock();
         io::copy(&mut file, &mut out).map_err(failed)?;
         out.flush().map_err(failed)

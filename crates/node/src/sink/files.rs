@@ -31,6 +31,8 @@ pub(super) enum MetaJob {
     Delete(DeletePlan),
     /// To be synced once everything before it is done.
     Then(SyncJob),
+    /// Everything before it is done when this is dropped.
+    Done(Sender<()>),
     Stop,
 }
 
@@ -54,6 +56,10 @@ pub(super) fn start_meta(
                 MetaJob::Stop => return,
                 MetaJob::Then(next) => {
                     let _ = sync.send(next);
+                    continue;
+                }
+                MetaJob::Done(waiting) => {
+                    drop(waiting);
                     continue;
                 }
                 job => job,
@@ -106,7 +112,7 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             None
         }
         MetaJob::Delete(plan) => Some(Answer::Deleted(delete(target, &plan))),
-        MetaJob::Then(_) | MetaJob::Stop => None,
+        MetaJob::Then(_) | MetaJob::Done(_) | MetaJob::Stop => None,
     }
 }
 

@@ -3,15 +3,17 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_io::disk::{self, Lock, LockError, Root, Trouble};
+use packtrain_io::disk::{self, LeftoverName, Lock, LockError, Root, Trouble};
 use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{Failure, FailureKind, Requested};
 
 use super::target::{Target, kind_of};
+use crate::config::Dirs;
 use crate::confinement::Confinement;
 use crate::paths::show;
 
@@ -45,8 +47,10 @@ pub(crate) struct Opened {
     pub(super) requested: Requested,
     prefix: RelPath,
     rename: Option<RelPath>,
-    /// Names this transfer among others into the same directory.
-    pub(crate) id: [u8; 16],
+    /// Names the lock, the journal and the temporaries of this transfer among others.
+    id: [u8; 16],
+    /// Names this transfer in its journal: what and where to.
+    pub(crate) transfer: [u8; 16],
     pub(crate) journal: RelPath,
     lock_file: RelPath,
     dry: bool,
@@ -74,22 +78,14 @@ pub(crate) fn open(
     }
     let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
     let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
-    // The place is part of it: two transfers that reach one file by different ways do not share
-    // a temporary, and one in place shares nothing with one that is not.
-    let at = std::fs::canonicalize(root.path()).unwrap_or_else(|_| root.path().to_path_buf());
-    let at = at.join(OsStr::from_bytes(prefix.as_bytes()));
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&[u8::from(options.inplace)]);
-    hasher.update(&(at.as_os_str().len() as u64).to_le_bytes());
-    hasher.update(at.as_os_str().as_bytes());
-    for part in
-        [b"packtrain transfer 1".as_slice(), top, rename.as_ref().map_or(&[], |r| r.as_bytes())]
-    {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    let mut id = [0; 16];
-    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    let last = rename.as_ref().map_or(top, |name| file_name(name.as_bytes()));
+    let at = root.path().join(OsStr::from_bytes(prefix.as_bytes()));
+    let at = std::fs::canonicalize(&at).unwrap_or(at);
+    // In place, what is written is the target itself: every transfer that writes it has the same
+    // lock, whatever its source. Otherwise two sources have two temporaries.
+    let source = if options.inplace { &[][..] } else { top };
+    let id = name_of(options.inplace, &at, &[last, source]);
+    let transfer = name_of(options.inplace, &at, &[last, top]);
     let name = |end: &str| -> Result<RelPath, Failure> {
         let file = format!(".packtrain-{}.{end}", tag(&id));
         let path = match prefix.is_root() {
@@ -100,7 +96,7 @@ pub(crate) fn open(
     };
     let (journal, lock_file) = (name("journal")?, name("lock")?);
     let root = Arc::new(root);
-    Ok(Opened { root, requested, prefix, rename, id, journal, lock_file, dry })
+    Ok(Opened { root, requested, prefix, rename, id, transfer, journal, lock_file, dry })
 }
 
 /// The first entry of a manifest. No directory is made for entries that were not requested.
@@ -110,6 +106,78 @@ fn first_entry(first: &Message, requested: &Requested) -> Result<Option<Entry>, 
         .map_err(|e| Failure::new(FailureKind::Protocol, format!("the manifest: {e}")))?;
     entries.iter().try_for_each(|entry| requested.check(entry))?;
     Ok(entries.into_iter().next())
+}
+
+/// A name of what `parts` say, at this place and by this user. The place is part of it, so that
+/// two transfers that reach one file by different ways do not share a temporary; the user is, so
+/// that transfers of two users do not meet each other's files.
+fn name_of(inplace: bool, at: &Path, parts: &[&[u8]]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[u8::from(inplace)]);
+    hasher.update(&rustix::process::geteuid().as_raw().to_le_bytes());
+    let fixed = [b"packtrain transfer 2".as_slice(), at.as_os_str().as_bytes()];
+    for part in fixed.iter().chain(parts) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    id
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+}
+
+/// Takes a lock beside the destination. Where another user's file has its name and cannot be
+/// removed, the lock is one in this user's state directory: it keeps out what runs on this
+/// machine, and nobody else can take it.
+fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
+    let who = format!("process {} of packtrain", std::process::id());
+    let taken = match Lock::take(root, rel, &who) {
+        Err(LockError::Foreign) => {
+            let place = || -> Option<(Arc<Root>, RelPath)> {
+                let state = Root::open(&own_locks().ok()?).ok()?;
+                Some((Arc::new(state), RelPath::new(file_name(rel.as_bytes()).to_vec()).ok()?))
+            };
+            match place() {
+                Some((state, name)) => Lock::take(&state, &name, &who),
+                None => Err(LockError::Foreign),
+            }
+        }
+        taken => taken,
+    };
+    let at = || show(root.path().join(OsStr::from_bytes(rel.as_bytes())).as_os_str().as_bytes());
+    taken.map_err(|error| match error {
+        LockError::Held { who } => {
+            let text = format!("the destination is in use by {who}: wait for it or stop it");
+            Failure::new(FailureKind::Temporary, text)
+        }
+        LockError::Foreign | LockError::Unsupported => {
+            let text = format!("{}: {}; ask its owner to remove it", at(), LockError::Foreign);
+            Failure::new(FailureKind::TargetRefused, text)
+        }
+        LockError::Io(e) => failure(root.path().as_os_str().as_bytes(), &e),
+    })
+}
+
+/// The directory of locks that could not be beside their destination, made if it is not there.
+fn own_locks() -> std::io::Result<PathBuf> {
+    let dirs = Dirs::from_env().map_err(|_| std::io::ErrorKind::NotFound)?;
+    let dir = dirs.state.join("locks");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    Ok(dir)
+}
+
+/// A single file that is received without a journal, and the lock that says so.
+pub(crate) struct SingleFile {
+    pub(crate) root: Arc<Root>,
+    pub(crate) name: RelPath,
+    /// Marks its temporary: the same one in every run, so that a later run replaces what one that
+    /// was killed left.
+    pub(crate) tag: String,
+    /// Kept until the file has its name.
+    pub(crate) _lock: Lock,
 }
 
 /// The mark of a transfer's temporaries.
@@ -154,15 +222,21 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     Ok((root, none, None))
 }
 
-/// The place of one file whose name is `own` unless `path` names it: a directory and a name in it.
-pub(crate) fn free_file(path: &[u8], own: &[u8]) -> Result<(Root, RelPath), Failure> {
+/// The place of one file whose name is `own` unless `path` names it, kept for this transfer.
+pub(crate) fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
     let (root, _, rename) = free(path, true, false)?;
     let name = rename.map_or_else(|| RelPath::new(own.to_vec()), Ok);
     let name = name.map_err(|e| {
         let text = format!("`{}` is no name for a file ({e}): name the target", show(own));
         Failure::new(FailureKind::TargetRefused, text)
     })?;
-    Ok((root, name))
+    let at = std::fs::canonicalize(root.path()).unwrap_or_else(|_| root.path().to_path_buf());
+    let tag = tag(&name_of(false, &at, &[name.as_bytes(), b"single file"]));
+    let lock = RelPath::new(LeftoverName::lock_of(&tag).into_bytes())
+        .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+    let root = Arc::new(root);
+    let _lock = take_lock(&root, &lock)?;
+    Ok(SingleFile { root, name, tag, _lock })
 }
 
 /// A place that is not there and is not to be made: the nearest directory above it that is.
@@ -236,15 +310,7 @@ impl Opened {
         if self.dry {
             return Ok(None);
         }
-        let who = format!("process {} of packtrain", std::process::id());
-        match Lock::take(&self.root, &self.lock_file, &who) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(LockError::Held { who }) => {
-                let text = format!("the destination is in use by {who}: wait for it or stop it");
-                Err(Failure::new(FailureKind::Temporary, text))
-            }
-            Err(LockError::Io(e)) => Err(failure(self.root.path().as_os_str().as_bytes(), &e)),
-        }
+        take_lock(&self.root, &self.lock_file).map(Some)
     }
 
     pub(super) fn target(&self, options: &Options) -> Target {

@@ -8,12 +8,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packtrain_io::disk::{self, Meta, Root, Trouble, write};
+use packtrain_io::disk::{
+    self, LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write,
+};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 use packtrain_units::ByteCount;
 
+use crate::api::{Notice, NoticeLevel};
 use crate::assembly::{PieceTarget, SMALL_FILE};
 use crate::paths::show;
 
@@ -21,6 +24,31 @@ use crate::paths::show;
 const FEW: usize = 8;
 /// Files kept open between writes.
 const OPEN_FILES: usize = 64;
+
+/// Names of the destination that are looked at for what interrupted transfers left.
+const LOOKED_AT: usize = 20_000;
+
+/// What interrupted transfers left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leftovers {
+    /// Files.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Leftovers {
+    /// What the user is told of them.
+    pub(crate) fn notice(&self) -> Notice {
+        let files = if self.files == 1 { "1 file" } else { &format!("{} files", self.files) };
+        let text = format!(
+            "interrupted transfers left {files} ({}) in the destination: `packtrain clean` lists \
+             and removes such files",
+            ByteCount(self.bytes)
+        );
+        Notice::new(NoticeLevel::Warning, text)
+    }
+}
 
 /// The destination.
 pub(crate) struct Target {
@@ -144,12 +172,10 @@ impl Target {
                 if stat.kind == disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
         });
-        // Only files of more than a chunk leave a temporary that is worth looking for.
-        let large = entry.size().is_some_and(|size| size > CHUNK.get());
         let temporary = if self.options.inplace {
             // The file itself is what an earlier run was writing.
             target.filter(|found| found.kind == FoundKind::File).map(|found| found.size)
-        } else if large && self.options.resume != Resume::Off {
+        } else if self.is_resumable(entry) {
             self.root.temp_stat(&place, &self.tag).ok().flatten().map(|stat| stat.size)
         } else {
             None
@@ -171,7 +197,7 @@ impl Target {
         let was_fresh = self.is_fresh(&place);
         let existed = !was_fresh && matches!(self.root.stat(&place), Ok(Some(_)));
         self.root
-            .make_dir(&place, (entry.mode | 0o700) & 0o777)
+            .make_dir(&place, (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777)
             .map_err(|e| self.failure(entry, "cannot make the directory", &e))?;
         if !existed {
             self.fresh.lock().insert(place.into_bytes());
@@ -193,7 +219,7 @@ impl Target {
     /// What of the entry's metadata is kept.
     fn meta(&self, entry: &Entry) -> Meta {
         Meta {
-            mode: self.options.preserve_mode.then_some(entry.mode),
+            mode: entry.permissions().filter(|_| self.options.preserve_mode),
             mtime: self.options.preserve_times.then_some(entry.mtime),
             owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
         }
@@ -205,7 +231,7 @@ impl Target {
         let place = self.place(entry)?;
         let result = if self.in_place(entry) {
             self.root.settle(&place, &self.meta(entry))
-        } else if self.is_ready(entry) && !self.is_stream(id) {
+        } else if self.mode_when_written(entry).is_some() && !self.is_stream(id) {
             self.root.commit_ready(&place, &self.tag)
         } else {
             self.root.commit(&place, &self.tag, &self.meta(entry))
@@ -241,15 +267,54 @@ impl Target {
         hash_file(&file)
     }
 
-    /// Whether the entry's temporary gets its metadata when it is written: a small file whose
-    /// mode does not depend on what it replaces.
-    fn is_ready(&self, entry: &Entry) -> bool {
-        self.options.preserve_mode && entry.size().is_some_and(|size| size <= SMALL_FILE)
+    /// The mode that the entry's temporary gets when it is written: of a small file, if it does
+    /// not depend on what the file replaces.
+    fn mode_when_written(&self, entry: &Entry) -> Option<u32> {
+        self.meta(entry).mode.filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE))
     }
 
     /// Whether this entry's size became known only at its end.
     fn is_stream(&self, id: EntryId) -> bool {
         *self.stream.lock() == Some(id)
+    }
+
+    /// Whether a later run goes on from the entry's temporary: only what the journal knows, which
+    /// is files of more than a chunk.
+    fn is_resumable(&self, entry: &Entry) -> bool {
+        self.options.resume != Resume::Off && entry.size().is_some_and(|size| size > CHUNK.get())
+    }
+
+    /// What interrupted transfers left in the destination, as far as a short look tells: nothing
+    /// below it is looked at.
+    pub(crate) fn leftovers(&self) -> Leftovers {
+        let mut found = Leftovers::default();
+        let tagged = |name: &[u8]| LeftoverName::parse(name).map(|it| (it.kind, it.tag));
+        let mut held: HashMap<String, bool> = HashMap::new();
+        for item in self.root.list_at_most(&self.prefix, LOOKED_AT).unwrap_or_default() {
+            let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
+            let Ok(place) = self.below(&item.name) else { continue };
+            let stat = self.root.stat(&place).ok().flatten().filter(disk::Stat::is_own);
+            let Some(stat) = stat else { continue };
+            let in_use = match tag {
+                // Of this very transfer, which is complete.
+                Some(tag) if tag == self.tag => self.root.has_temps(),
+                Some(tag) => *held.entry(tag).or_insert_with_key(|tag| {
+                    let lock = self.below(LeftoverName::lock_of(tag).as_bytes());
+                    lock.is_ok_and(|lock| {
+                        matches!(
+                            Lock::take_existing(&self.root, &lock),
+                            Err(LockError::Held { .. })
+                        )
+                    })
+                }),
+                None => true,
+            };
+            if !in_use {
+                found.files += 1;
+                found.bytes += stat.space().get();
+            }
+        }
+        found
     }
 
     fn in_place(&self, entry: &Entry) -> bool {
@@ -271,9 +336,10 @@ impl Target {
         let place = self.place(entry)?;
         let size = entry.size();
         let opened = if self.in_place(entry) {
-            self.root.open_in_place(&place, size)
+            self.root.open_in_place(&place, size, self.meta(entry).mode.is_none())
         } else {
-            let keep = self.options.resume != Resume::Off;
+            // A later run goes on from it, or this one had closed it meanwhile.
+            let keep = self.is_resumable(entry) || self.root.has_temp(&place);
             self.root.open_temp(&place, &self.tag, size.unwrap_or(0), keep)
         };
         let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
@@ -357,10 +423,9 @@ impl PieceTarget for SharedTarget {
         }
         let place = target.place(entry)?;
         let (root, tag) = (&target.root, &target.tag);
-        let written = if target.is_ready(entry) {
-            root.write_ready(&place, tag, bytes, entry.mode, &target.meta(entry))
-        } else {
-            root.write_small(&place, tag, bytes)
+        let written = match target.mode_when_written(entry) {
+            Some(mode) => root.write_ready(&place, tag, bytes, mode, &target.meta(entry)),
+            None => root.write_small(&place, tag, bytes),
         };
         // After the write: a sync that runs meanwhile must leave it to the next.
         target.dirty.lock().many = true;

@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use packtrain_io::clock;
 use packtrain_io::disk::walk::{WalkFailure, WalkItem};
 use packtrain_io::disk::{self, Root, Trouble, WalkOptions, Walker};
-use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
+use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
@@ -116,7 +116,7 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     let wall = clock::wall();
     let nanos = (wall.as_nanos() % 1_000_000_000) as u32;
     let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
-    let entry = Entry { path, kind: EntryKind::Stream, mode: 0o644, mtime, uid: 0, gid: 0 };
+    let entry = Entry { path, kind: EntryKind::Stream, mode: NO_MODE, mtime, uid: 0, gid: 0 };
     table.push_nothing();
     let _ = news.send(News::Entries(vec![entry]));
     let _ = news.send(News::WalkEnd(Vec::new()));

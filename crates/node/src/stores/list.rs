@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use packtrain_io::clock;
-use packtrain_object::{Entry, EntryKind, Filters, Mtime, RelPath};
+use packtrain_object::{Entry, EntryKind, Filters, Mtime, NO_MODE, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::ByteCount;
@@ -129,7 +129,7 @@ impl Found {
         // gone on from.
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
-        let entry = Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0 };
+        let entry = Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0 };
         self.entries.push((entry, Some(object)));
     }
 
@@ -239,7 +239,7 @@ impl Found {
     fn directory(&mut self, path: RelPath, mtime: Mtime, made: &mut BTreeSet<Vec<u8>>) {
         if made.insert(path.as_bytes().to_vec()) {
             let kind = EntryKind::Directory;
-            let entry = Entry { path, kind, mode: 0o755, mtime, uid: 0, gid: 0 };
+            let entry = Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0 };
             self.entries.push((entry, None));
         }
     }

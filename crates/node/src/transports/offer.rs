@@ -41,6 +41,9 @@ pub(crate) enum Word {
     Dial(u8, u32),
     /// Sink: a stream over a way does not come about, and why.
     NoWay(u8, String),
+    /// Sink, before its last word: how many files of interrupted transfers are beside what it
+    /// wrote, and how many bytes they have.
+    Leftovers(u64, u64),
 }
 
 impl Word {

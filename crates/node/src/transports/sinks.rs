@@ -186,7 +186,7 @@ impl SinkTransports {
                 return Ok(());
             }
             Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_))
-            | Some(Word::Ways(_) | Word::NoWay(..))
+            | Some(Word::Ways(_) | Word::NoWay(..) | Word::Leftovers(..))
             | None => return Ok(()),
         };
         if std::mem::replace(&mut self.offered, true) {

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use packtrain_io::clock;
 use packtrain_io::disk::{Meta, Root, write};
-use packtrain_io::{clock, entropy};
 use packtrain_object::RelPath;
 use packtrain_socket::{Error, Options, Socket};
 use packtrain_transfer::message::Summary;
@@ -23,7 +23,7 @@ use crate::api::{
 use crate::ceilings::{HELD, HeldBy, SEND_BURST};
 use crate::paths::show;
 use crate::session::Stop;
-use crate::sink::{free_file, kind_of};
+use crate::sink::{SingleFile, kind_of, single_file};
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -244,7 +244,7 @@ struct Target {
 }
 
 enum To {
-    File { root: Root, name: RelPath, tag: String, file: Option<std::fs::File> },
+    File { place: SingleFile, file: Option<std::fs::File> },
     Stdout,
 }
 
@@ -254,9 +254,7 @@ impl Target {
         let to = match dest {
             Location::Local(path) => {
                 let own = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
-                let (root, name) = free_file(path, own)?;
-                let tag = format!("{:08x}", entropy::seed() as u32);
-                To::File { root, name, tag, file: None }
+                To::File { place: single_file(path, own)?, file: None }
             }
             Location::Stdio => To::Stdout,
             _ => {
@@ -269,7 +267,9 @@ impl Target {
 
     /// The size is known.
     fn expect(&mut self, size: u64) -> Result<(), Failure> {
-        let To::File { root, name, tag, file } = &mut self.to else { return Ok(()) };
+        let To::File { place: SingleFile { root, name, tag, .. }, file } = &mut self.to else {
+            return Ok(());
+        };
         if root.free_space().is_ok_and(|space| space.available < ByteCount(size)) {
             let text = format!(
                 "the file has {}, and the target's file system has less room: free some space",
@@ -285,7 +285,7 @@ impl Target {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.to {
-            To::File { root, name, file: Some(file), .. } => {
+            To::File { place: SingleFile { root, name, .. }, file: Some(file) } => {
                 write::write_all_at(file, self.at, bytes).map_err(|e| trouble(root, name, &e))?;
             }
             To::File { file: None, .. } => {}
@@ -304,7 +304,7 @@ impl Target {
     /// Everything is there: it is made durable and takes its name.
     fn commit(&mut self) -> Result<(), Failure> {
         match &mut self.to {
-            To::File { root, name, tag, file } => {
+            To::File { place: SingleFile { root, name, tag, .. }, file } => {
                 let Some(open) = file.take() else { return Ok(()) };
                 let done = write::sync_data(&open)
                     .and_then(|()| root.commit(name, tag, &Meta::default()))
@@ -320,7 +320,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         // Once committed there is none of that name any more.
-        if let To::File { root, name, tag, file: Some(_) } = &self.to {
+        if let To::File { place: SingleFile { root, name, tag, .. }, file: Some(_) } = &self.to {
             let _ = root.remove_temp(name, tag);
         }
     }

@@ -23,7 +23,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     let mtime = (prop_oneof![Just(1_700_000_000i64), any::<i64>()], 0..1_000_000_000u32);
     let owner = prop_oneof![Just((1000, 1000)), any::<(u32, u32)>()];
-    (path(), kind, 0..=0o7777u32, mtime, owner).prop_map(
+    (path(), kind, 0..=NO_MODE, mtime, owner).prop_map(
         |(path, kind, mode, (secs, nanos), (uid, gid))| Entry {
             path,
             kind,
@@ -171,7 +171,7 @@ fn what_is_out_of_range_is_refused() {
         let error = check_entry(&entry).unwrap_err();
         assert_eq!(decode_segment(&encode_segment(EntryId(0), &[entry])), Err(error));
     };
-    refuse(|e| e.mode = 0o10000);
+    refuse(|e| e.mode = NO_MODE + 1);
     refuse(|e| e.mtime.nanos = 1_000_000_000);
     refuse(|e| e.kind = EntryKind::File { size: 1 << 63 });
     refuse(|e| e.kind = EntryKind::Symlink { target: Vec::new() });

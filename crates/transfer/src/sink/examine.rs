@@ -113,7 +113,7 @@ fn without_changing(options: &Options, found: Option<&Found>, decision: Decision
 
 /// Whether metadata of a file with the right content is to be set.
 pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) -> bool {
-    (options.preserve_mode && found.mode != entry.mode)
+    (options.preserve_mode && entry.permissions().is_some_and(|mode| found.mode != mode))
         || (options.preserve_times && found.mtime != entry.mtime)
         || options.preserve_owner
 }

@@ -62,6 +62,12 @@ impl Journal {
                 let text = format!("{error}; move it away, or copy with --no-resume");
                 Failure::new(FailureKind::TargetRefused, text)
             })?;
+            if replay.state.transfer() != Some(transfer) {
+                // In place one target has one journal, whatever its source: another source wrote
+                // over what this says.
+                out.push_back(SinkAction::RemoveJournal);
+                return Ok(journal);
+            }
             journal.state = replay.state;
             journal.state.apply(&journal.begin());
             journal.begun = true;
