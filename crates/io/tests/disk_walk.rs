@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use packtrain_io::disk::{Root, Trouble, WalkFailure, WalkOptions, Walker, classify};
-use packtrain_object::EntryKind;
+use packtrain_object::{EntryKind, Filters};
 
 /// A tree in a new directory; a name that ends with a slash is a directory.
 fn tree(names: &[&str]) -> tempfile::TempDir {
