@@ -81,27 +81,46 @@ fn server(text: &str) -> Result<Server, PlaceError> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err(PlaceError::Url("it names no host".to_owned()));
     }
-    let here = config.get_hosts().iter().all(|host| match host {
-        Host::Unix(_) => true,
-        Host::Tcp(name) => {
-            name == "localhost"
-                || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
-    });
-    config.ssl_mode(match mode {
-        Some("disable") => SslMode::Disable,
+    let encrypt = match mode {
+        Some("disable") => false,
         // What does not leave the machine need not be encrypted.
-        None if here => SslMode::Disable,
-        None | Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
+        None => !stays_here(&config),
+        Some("require" | "verify-ca" | "verify-full") => true,
         Some(other) => {
             return Err(PlaceError::Url(format!(
                 "sslmode {other} is not known: write verify-full, or disable on a network that \
                  you trust"
             )));
         }
-    });
+    };
+    // A certificate is checked against the host's name, never against `hostaddr`.
+    let named = |i: usize| matches!(config.get_hosts().get(i), Some(Host::Tcp(_)));
+    if encrypt && !(0..config.get_hostaddrs().len()).all(named) {
+        return Err(PlaceError::Url(
+            "hostaddr leads to another machine, and there is no host name to check its \
+             certificate against: add host=NAME, or sslmode=disable on a network that you trust"
+                .to_owned(),
+        ));
+    }
+    config.ssl_mode(if encrypt { SslMode::Require } else { SslMode::Disable });
     config.application_name("packtrain");
     Ok(Server { config, roots })
+}
+
+/// Whether every connection ends at this machine: where `hostaddr` leads if there is one, because
+/// the library then uses the host's name for the certificate alone.
+fn stays_here(config: &Config) -> bool {
+    let hosts = config.get_hosts();
+    let addresses = config.get_hostaddrs();
+    (0..hosts.len().max(addresses.len())).all(|i| match (addresses.get(i), hosts.get(i)) {
+        (Some(address), _) => address.is_loopback(),
+        (None, Some(Host::Unix(_))) => true,
+        (None, Some(Host::Tcp(name))) => {
+            name == "localhost"
+                || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        (None, None) => true,
+    })
 }
 
 /// Percent signs and what follows them as the byte they mean.
@@ -138,15 +157,20 @@ impl fmt::Display for Server {
         if let Some(user) = self.config.get_user() {
             write!(f, "{user}@")?;
         }
-        let hosts: Vec<String> = self
-            .config
-            .get_hosts()
-            .iter()
-            .map(|host| match host {
+        let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
+        let one = |i: usize| {
+            let name = hosts.get(i).map(|host| match host {
                 Host::Tcp(name) => name.clone(),
                 Host::Unix(path) => path.display().to_string(),
-            })
-            .collect();
+            });
+            match (name, addresses.get(i)) {
+                (Some(name), Some(address)) => format!("{name}[{address}]"),
+                (name, address) => {
+                    name.or_else(|| address.map(ToString::to_string)).unwrap_or_default()
+                }
+            }
+        };
+        let hosts: Vec<String> = (0..hosts.len().max(addresses.len())).map(one).collect();
         write!(f, "{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
     }
 }
@@ -200,6 +224,29 @@ mod tests {
         let roots = server_of("postgresql://h/x?sslrootcert=/a%20b&connect_timeout=2").roots;
         assert_eq!(roots, Some(PathBuf::from("/a b")));
         assert!(Place::parse("postgresql://h/x?sslmode=prefer").is_err());
+    }
+
+    #[test]
+    fn hostaddr_does_not_turn_encryption_off() {
+        let mode = |text: &str| server_of(text).config.get_ssl_mode();
+        let localhost = "postgresql://localhost/x?hostaddr=192.0.2.7";
+        assert_eq!(mode(localhost), SslMode::Require);
+        assert!(server_of(localhost).to_string().contains("localhost[192.0.2.7]"));
+        assert_eq!(mode("postgresql://db.example/x?hostaddr=192.0.2.7"), SslMode::Require);
+        assert_eq!(mode("postgresql://db.example/x?hostaddr=127.0.0.1"), SslMode::Disable);
+        assert_eq!(mode("postgresql:///x?hostaddr=::1"), SslMode::Disable);
+        let two = "postgresql://localhost,localhost/x?hostaddr=127.0.0.1,192.0.2.7";
+        assert_eq!(mode(two), SslMode::Require);
+        for nameless in [
+            "postgresql:///x?hostaddr=192.0.2.7",
+            "postgresql:///x?host=/run/postgresql&hostaddr=192.0.2.7",
+            "postgresql:///x?hostaddr=192.0.2.7&sslmode=require",
+        ] {
+            let error = Place::parse(nameless).expect_err(nameless).to_string();
+            assert!(error.contains("sslmode=disable"), "{error}");
+            let clear = format!("{nameless}&sslmode=disable").replace("&sslmode=require", "");
+            assert_eq!(mode(&clear), SslMode::Disable, "{clear}");
+        }
     }
 
     #[test]
