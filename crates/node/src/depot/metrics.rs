@@ -1,7 +1,7 @@
 //! What a depot counts, and how others read it.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use packtrain_proto::session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::spool::SpoolStats;
 
@@ -83,39 +84,64 @@ pub(super) fn socket_memory() -> ByteCount {
     tune::pressure().map_or(LITTLE, |bytes| ByteCount(bytes.get() / OURS)).max(LITTLE)
 }
 
-/// How long somebody who asks for figures has to say so.
-const ASK: Duration = Duration::from_secs(5);
-/// Nobody's question is longer.
-const QUESTION: usize = 4096;
+/// How long a client may take for its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to read the answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A longer request is not read.
+const MAX_REQUEST: usize = 4096;
+/// Connections at a time. When one more comes, the oldest is closed: clients that send nothing do not
+/// keep a scraper out.
+const MAX_CONNECTIONS: usize = 32;
 
-/// Answers everybody who comes with the figures in Prometheus' text format 0.0.4, whatever they
-/// ask for, one after the other.
-pub(super) async fn answer(listener: TcpListener, stats: impl Fn() -> DepotStats) {
+/// Answers every connection with the figures in Prometheus' text format 0.0.4, whatever it asks
+/// for.
+pub(super) async fn answer(
+    listener: TcpListener,
+    stats: impl Fn() -> DepotStats + Clone + Send + 'static,
+) {
+    // Dropped, and with it every connection, when the depot ends.
+    let mut connections = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok((mut socket, _)) = listener.accept().await else {
+        let Ok((socket, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };
-        let reply = async {
-            read_question(&mut socket).await?;
-            let body = prometheus(&stats());
-            let text = format!(
-                "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
-                 Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            socket.write_all(text.as_bytes()).await?;
-            socket.shutdown().await
-        };
-        let _ = tokio::time::timeout(ASK.to_std(), reply).await;
+        while connections.try_join_next().is_some() {}
+        oldest_first.retain(|connection| !connection.is_finished());
+        if oldest_first.len() >= MAX_CONNECTIONS
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            oldest.abort();
+        }
+        let stats = stats.clone();
+        oldest_first.push_back(connections.spawn(async move {
+            let _ = reply(socket, stats).await;
+        }));
     }
 }
 
+async fn reply(mut socket: TcpStream, stats: impl Fn() -> DepotStats) -> std::io::Result<()> {
+    tokio::time::timeout(REQUEST_TIMEOUT.to_std(), read_request(&mut socket)).await??;
+    let body = prometheus(&stats());
+    let text = format!(
+        "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let written = async {
+        socket.write_all(text.as_bytes()).await?;
+        socket.shutdown().await
+    };
+    tokio::time::timeout(RESPONSE_TIMEOUT.to_std(), written).await?
+}
+
 /// Reads up to the empty line.
-async fn read_question(socket: &mut TcpStream) -> std::io::Result<()> {
-    let mut question = Vec::new();
-    while !question.ends_with(b"\r\n\r\n") && !question.ends_with(b"\n\n") {
-        if question.len() >= QUESTION || socket.read_buf(&mut question).await? == 0 {
+async fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"\n\n") {
+        if request.len() >= MAX_REQUEST || socket.read_buf(&mut request).await? == 0 {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
     }
@@ -179,6 +205,33 @@ fn prometheus(stats: &DepotStats) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Served one after the other, the scraper waits for the time-out of each silent connection, and
+    /// the newest of these is closed by its own.
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_a_scraper_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let at = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(answer(listener, DepotStats::default));
+        let mut silent = Vec::new();
+        for _ in 0..3 * MAX_CONNECTIONS {
+            silent.push(TcpStream::connect(at).await.expect("a connection"));
+        }
+        let mut scraper = TcpStream::connect(at).await.expect("a connection");
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.expect("room");
+        let mut text = String::new();
+        scraper.read_to_string(&mut text).await.expect("an answer");
+        assert!(text.contains("packtrain_depot_sessions 0"), "{text}");
+        // The oldest made room, the newest still may say something.
+        let mut said = [0];
+        assert_eq!(silent[0].read(&mut said).await.unwrap_or(0), 0);
+        let mut newest = silent.pop().expect("some");
+        newest.write_all(b"GET / HTTP/1.0\n\n").await.expect("room");
+        text.clear();
+        newest.read_to_string(&mut text).await.expect("an answer");
+        assert!(text.starts_with("HTTP/1.0 200 OK"), "{text}");
+        serving.abort();
+    }
 
     #[test]
     fn figures_are_in_prometheus_format() {
