@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use packtrain_history::{Ended, Row};
 use packtrain_io::clock;
 use packtrain_units::Duration;
+use serde::{Deserialize, Serialize};
 
 use crate::config::Dirs;
 
@@ -47,7 +48,8 @@ impl Spool {
     pub(crate) fn write(&self, row: &Row) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let temporary = self.dir.join(format!(".{}.tmp", row.id));
-        let text = serde_json::to_vec(row).map_err(io::Error::other)?;
+        let writer = Process::of(row.pid);
+        let text = serde_json::to_vec(&Kept { row, writer }).map_err(io::Error::other)?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
         let written = file.and_then(|mut file| file.write_all(&text));
@@ -111,20 +113,90 @@ fn read(path: &Path) -> io::Result<Row> {
     let written = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut text = String::new();
     file.take(LONGEST).read_to_string(&mut text)?;
-    let mut row: Row = serde_json::from_str(&text).map_err(io::Error::other)?;
+    let Kept { mut row, writer } =
+        serde_json::from_str::<Kept<Row>>(&text).map_err(io::Error::other)?;
     if row.id.is_empty() || row.key.is_empty() {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let age = clock::wall().saturating_sub(Duration::from(written));
-    if row.ended == Ended::Running && age > DEAD {
+    let gone = writer.is_some_and(|writer| writer.is_gone(row.pid));
+    if row.ended == Ended::Running && (gone || age > DEAD) {
         row.ended = Ended::Killed;
     }
     Ok(row)
 }
 
+/// What a file holds.
+#[derive(Serialize, Deserialize)]
+struct Kept<R> {
+    #[serde(flatten)]
+    row: R,
+    /// The process that writes it, where the system says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    writer: Option<Process>,
+}
+
+/// What tells a process from a later one with the same number.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Process {
+    /// When it began, in clock ticks since the machine was started (proc_pid_stat(5), field 22).
+    start: u64,
+    /// In which its number counts.
+    namespace: String,
+}
+
+impl Process {
+    /// The running process of a number, as this process sees it.
+    fn of(pid: u32) -> Option<Self> {
+        let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_str()?.to_owned();
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before it is in parentheses and may hold any character.
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        let start = fields.nth(18)?.parse().ok()?;
+        // One that ended and is not waited for runs no more.
+        (!state.starts_with(['Z', 'X'])).then_some(Self { start, namespace })
+    }
+
+    /// Whether it has ended: false also where that cannot be known.
+    fn is_gone(&self, pid: u32) -> bool {
+        let Some(here) = Self::of(std::process::id()) else { return false };
+        here.namespace == self.namespace && Self::of(pid).is_none_or(|now| now != *self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_a_process_that_ended_was_killed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let spool = Spool::at(dir.path().to_owned());
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("it starts");
+        let row = Row {
+            key: "k".into(),
+            id: "1".into(),
+            pid: child.id(),
+            ended: Ended::Running,
+            ..Row::default()
+        };
+        spool.write(&row).expect("written");
+        assert_eq!(spool.all()[0].ended, Ended::Running);
+        child.kill().expect("it ends");
+        child.wait().expect("it ended");
+        assert_eq!(spool.all(), [Row { ended: Ended::Killed, ..row.clone() }]);
+        // Somebody else has its number now.
+        let own = Row { pid: std::process::id(), ..row };
+        spool.write(&own).expect("written");
+        let path = dir.path().join("1.json");
+        let text = fs::read_to_string(&path).expect("there");
+        let begun = Process::of(own.pid).expect("it runs").start;
+        let later = text.replace(&format!("\"start\":{begun}"), "\"start\":1");
+        assert_ne!(text, later);
+        fs::write(&path, later).expect("written");
+        assert_eq!(spool.all()[0].ended, Ended::Killed);
+    }
 
     #[test]
     fn files_are_written_found_and_pruned() {
