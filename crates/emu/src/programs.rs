@@ -48,7 +48,7 @@ impl Environment {
     /// The whole environment of a program on a host, as pairs.
     pub(crate) fn of(&self, host: &Host) -> Vec<(String, String)> {
         let mut all = self.common.clone();
-        all.push(("PACKTRAIN_HOST".to_owned(), host.name.clone()));
+        all.push(("PACKTRAIN_EMU_HOST".to_owned(), host.name.clone()));
         all
     }
 }

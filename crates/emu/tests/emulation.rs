@@ -266,7 +266,7 @@ fn goes_in() -> Result<(), EmuError> {
 fn inside(pid: u32) {
     assert!(matches!(enter("nowhere", Some(pid)), Err(EmuError::NotFound(_))));
     let environment = enter("far", Some(pid)).expect("a way in");
-    assert!(environment.contains(&("PACKTRAIN_HOST".to_owned(), "far".to_owned())));
+    assert!(environment.contains(&("PACKTRAIN_EMU_HOST".to_owned(), "far".to_owned())));
     TcpListener::bind("10.77.0.2:0").expect("the address of far is ours");
 }
 
