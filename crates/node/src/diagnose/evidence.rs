@@ -254,6 +254,9 @@ pub struct PathPart {
     pub smallest_refused: Option<ByteCount>,
     /// Times the breaker acted.
     pub braked: u64,
+    /// The longest time without an arrival while the sender waited for the path, after something had
+    /// arrived.
+    pub outage: Duration,
 }
 
 /// How transports came up, in time since the start of the race.

@@ -37,6 +37,8 @@ pub enum Limiter {
     UdpBlocked,
     /// Something on the way limits UDP by dropping.
     UdpPoliced,
+    /// Nothing got through for a while.
+    Outage,
     /// Large datagrams vanish and nobody says so.
     MtuBlackHole,
     /// A cgroup's processor quota.
@@ -116,6 +118,7 @@ impl Limiter {
             Self::SshPipe => "ssh-pipe",
             Self::UdpBlocked => "udp-blocked",
             Self::UdpPoliced => "udp-policed",
+            Self::Outage => "outage",
             Self::MtuBlackHole => "mtu-black-hole",
             Self::CgroupQuota => "cgroup-quota",
             Self::Encryption => "encryption",
@@ -223,6 +226,7 @@ fn settle(found: &mut [Finding]) {
         (SmallFiles, &[PathRate]),
         (UdpPoliced, &[LinkErrors, Congestion, PathRate]),
         (UdpBlocked, &[PathRate, Window]),
+        (Outage, &[LinkErrors, PathRate, Congestion, Window, UdpPoliced, UdpBlocked]),
         (MtuBlackHole, &[LinkErrors, PathRate]),
         (Window, &[PathRate, Congestion]),
         (Congestion, &[PathRate]),

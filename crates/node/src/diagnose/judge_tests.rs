@@ -299,6 +299,15 @@ fn what_a_path_does() {
         }),
         Limiter::MtuBlackHole,
     );
+    // The MTU fell in an outage of 4 of 10 seconds.
+    let away = with(|_, _, _, path| {
+        path.mtu = ByteCount(1200);
+        path.mtu_falls = 1;
+        path.outage = secs(4.0);
+    });
+    is(&away, Limiter::Outage);
+    assert!(away.findings.iter().all(|f| f.cause != Limiter::MtuBlackHole));
+    assert!(away.verdict().expect("a sentence").contains("4.0 s"));
     let asked = with(|_, _, _, path| path.asked_rate = Some(DataRate::from_mbps(510)));
     is(&asked, Limiter::RateAsked);
     assert_eq!(asked.verdict(), None);

@@ -27,6 +27,31 @@ struct Mark {
     lost: u64,
 }
 
+/// How long nothing arrived.
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// Arrived in all, by datagrams and by TCP.
+    seen: [u64; 2],
+    /// The last arrival, or the last time that nothing was waited for.
+    last: Option<Time>,
+    longest: Duration,
+}
+
+impl Arrivals {
+    /// `waits`: the sender has something and waits for the path.
+    fn look(&mut self, now: Time, tcp: bool, arrived: u64, waits: bool) {
+        let before = std::mem::replace(&mut self.seen[usize::from(tcp)], arrived);
+        match self.last {
+            // What nothing ever came through is blocked, or takes no packets of this size.
+            None if arrived == 0 => {}
+            Some(last) if arrived <= before && waits => {
+                self.longest = self.longest.max(now.since(last));
+            }
+            _ => self.last = Some(now),
+        }
+    }
+}
+
 /// What is seen.
 #[derive(Default)]
 pub(super) struct Look {
@@ -37,6 +62,7 @@ pub(super) struct Look {
     mark: Mark,
     /// The interval under way is one of TCP's.
     of_tcp: bool,
+    arrivals: Arrivals,
     pub(super) race: Race,
     began: Option<Time>,
     mtu_begun: ByteCount,
@@ -103,6 +129,8 @@ impl Look {
             Limit::Silence => &mut self.waits.word,
         };
         *count += 1;
+        let waits = matches!(flow.limit, Limit::Window | Limit::Pacing | Limit::Silence);
+        self.arrivals.look(now, false, flow.acked_bytes.get(), waits);
         self.mtu_falls += u64::from(flow.mtu < self.mtu_last);
         self.mtu_last = flow.mtu;
         let payload = flow.mtu.get().saturating_sub(33);
@@ -127,7 +155,9 @@ impl Look {
         waiting: impl Iterator<Item = Waiting>,
         tcp: Option<Seen>,
     ) {
+        let mut out = false;
         for one in waiting {
+            out |= one == Waiting::Out;
             let count = match one {
                 Waiting::Work => &mut self.mover.work,
                 Waiting::Bytes => &mut self.mover.bytes,
@@ -137,6 +167,7 @@ impl Look {
             *count += 1;
         }
         let Some(seen) = tcp else { return };
+        self.arrivals.look(now, true, seen.arrived, out);
         let (sent, lost) = (seen.part.sent.get(), seen.part.retransmitted.get());
         self.tcp_rtt = seen.min_rtt;
         self.tcp = Some(seen.part);
@@ -189,6 +220,7 @@ impl Look {
             mtu_begun: self.mtu_begun,
             mtu_falls: self.mtu_falls,
             braked: self.braked,
+            outage: self.arrivals.longest,
             ..PathPart::default()
         };
         if let Some(FlowSnapshot { flow, io, .. }) = last {
@@ -228,4 +260,29 @@ fn word(tally: &LossTally) -> Option<LossWord> {
         lost: tally.lost,
         windows: tally.windows,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_the_longest_time_without_an_arrival() {
+        let at = |s: u64| Time::from_nanos(s * 1_000_000_000);
+        let mut arrivals = Arrivals::default();
+        arrivals.look(at(1), false, 0, true);
+        arrivals.look(at(9), false, 0, true);
+        assert_eq!(arrivals.longest, Duration::ZERO, "nothing ever arrived");
+        arrivals.look(at(10), false, 500, true);
+        arrivals.look(at(20), false, 500, true);
+        // Another transport is tried, in vain too.
+        arrivals.look(at(40), true, 0, true);
+        arrivals.look(at(90), false, 500, true);
+        assert_eq!(arrivals.longest, Duration::from_secs(80));
+        arrivals.look(at(91), false, 900, true);
+        arrivals.look(at(92), false, 900, false);
+        arrivals.look(at(200), false, 900, false);
+        arrivals.look(at(201), false, 900, true);
+        assert_eq!(arrivals.longest, Duration::from_secs(80), "there was nothing to send");
+    }
 }

@@ -5,7 +5,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::super::evidence::{Evidence, PathPart};
 use super::ends::Held;
 use super::series::Series;
-use super::transport::{asked, black_hole, blocked, buffer, pipe, window};
+use super::transport::{asked, black_hole, blocked, buffer, outage, pipe, window};
 use super::{Finding, Limiter, percent, ramp, seconds};
 
 /// So many losses have a pattern.
@@ -47,6 +47,7 @@ pub(super) fn look(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding
     asked(path, &series, found);
     pipe(path, by(path.by_pipe), found);
     blocked(path, found);
+    outage(evidence, path, found);
     black_hole(path, found);
     buffer(evidence, path, found);
     window(evidence, path, by(path.by_tcp), (&series, &held), found);

@@ -76,9 +76,32 @@ pub(super) fn blocked(path: &PathPart, found: &mut Vec<Finding>) {
     found.push(finding);
 }
 
+/// A shorter time without an arrival may be a change of the route, or the fall of the MTU itself.
+const OUTAGE: Duration = Duration::from_secs(3);
+
+pub(super) fn outage(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
+    if path.outage < OUTAGE {
+        return;
+    }
+    let share = path.outage.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-3);
+    found.push(
+        Finding::new(
+            Limiter::Outage,
+            0.95 * ramp(share, 0.03, 0.15),
+            format!("the network was away: nothing got through for {}", seconds(path.outage)),
+            "nothing at the ends: look for what took the link away (a cable, a route, a suspended \
+             machine); a transfer goes on by itself when the network is back",
+        )
+        .fact("longest time without an arrival", seconds(path.outage))
+        .fact("of the whole", percent(share.min(1.0))),
+    );
+}
+
 pub(super) fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
     // Where the system knew, it was told.
     let small = path.mtu.get() > 0 && path.mtu < path.mtu_begun;
+    // In an outage datagrams of every size vanish: that the size fell says nothing.
+    let small = small && path.outage < OUTAGE;
     if !small || path.by_udp == ByteCount::ZERO {
         return;
     }
