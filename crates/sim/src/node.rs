@@ -36,6 +36,8 @@ struct Marks {
     warm_up: Time,
     sample: Time,
     every: Option<Duration>,
+    /// When flows with an end here stop, the latest first.
+    stops: Vec<(Time, usize)>,
 }
 
 /// All ends of all flows; the sender of flow `i` is at `2 i`, its receiver behind it.
@@ -47,6 +49,8 @@ pub(crate) struct Ends {
     timeouts: Vec<Time>,
     /// What they had counted at the end of the warm-up.
     pub(crate) at_warm_up: Vec<Counts>,
+    /// What they had counted when their flow's sender stopped, if it stopped before the end.
+    pub(crate) at_stop: Vec<Option<Counts>>,
     /// Points of senders' curves: when, flow.
     pub(crate) curves: Vec<(Time, usize, Curve)>,
     /// What receivers had, as often.
@@ -58,6 +62,7 @@ impl Ends {
         self.timeouts.push(end.poll_timeout().unwrap_or(Time::MAX));
         self.all.push(end);
         self.at_warm_up.push(Counts::default());
+        self.at_stop.push(None);
     }
 
     /// Who acts for an end.
@@ -100,6 +105,9 @@ impl Node {
         let outward: Vec<usize> =
             links().filter(|(_, l)| l.from == index).map(|(i, _)| i).collect();
         let flows = scenario.flows.iter().enumerate();
+        let here = flows.clone().filter(|(_, f)| f.from == index || f.to == index);
+        let mut stops: Vec<_> = here.filter_map(|(i, f)| Some((f.stop?, i))).collect();
+        stops.sort_by(|a, b| b.cmp(a));
         let ends = flows.flat_map(|(i, f)| [(2 * i, f.from), (2 * i + 1, f.to)]);
         Self {
             index,
@@ -114,6 +122,7 @@ impl Node {
                 },
                 sample: scenario.sample.map_or(Time::MAX, |every| Time::ZERO + every),
                 every: scenario.sample,
+                stops,
             },
             digest: Digest::default(),
         }
@@ -252,7 +261,7 @@ impl Node {
         ctx.net.links[link].arrivals.put_back(rest_pace, rest);
     }
 
-    /// The end of the warm-up, or a sample.
+    /// The end of the warm-up, the stop of a flow, or a sample.
     fn mark(&mut self, now: Time, ends: &mut Ends, net: &mut Network) {
         if self.marks.warm_up == now {
             self.marks.warm_up = Time::MAX;
@@ -262,6 +271,11 @@ impl Node {
             for &link in &self.outward {
                 let state = &mut net.links[link];
                 state.stats.warmed_up(state.link.busy_until());
+            }
+        }
+        while let Some((_, flow)) = self.marks.stops.pop_if(|(at, _)| *at == now) {
+            for &end in self.ends.iter().filter(|end| **end / 2 == flow) {
+                ends.at_stop[end] = Some(ends.seen(end).counts());
             }
         }
         if self.marks.sample == now {
@@ -282,7 +296,8 @@ impl Node {
 
 impl Marks {
     fn next(&self) -> Time {
-        self.warm_up.min(self.sample)
+        let stop = self.stops.last().map_or(Time::MAX, |(at, _)| *at);
+        self.warm_up.min(self.sample).min(stop)
     }
 }
 

@@ -107,6 +107,12 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let (sender, receiver) = (done.ends.seen(2 * index), done.ends.seen(2 * index + 1));
     let since = |end: usize| done.ends.seen(end).counts().since(&done.ends.at_warm_up[end]);
     let counts = since(2 * index).and(&since(2 * index + 1));
+    // What was under way when the sender stopped arrives later: it belongs to no rate before.
+    let until_stop = |end: usize| match &done.ends.at_stop[end] {
+        Some(counts) => counts.since(&done.ends.at_warm_up[end]),
+        None => since(end),
+    };
+    let timely = until_stop(2 * index).and(&until_stop(2 * index + 1));
     let warm = (Time::ZERO + scenario.warm_up).max(spec.start);
     let completed = sender.completed_at();
     let end = Time::ZERO + scenario.duration;
@@ -117,11 +123,11 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     FlowOutcome {
         name: spec.name.clone(),
         cc: kind(spec),
-        goodput: rate(counts.delivered, until.since(warm)),
+        goodput: rate(timely.delivered, until.since(warm)),
         delivered: ByteCount(counts.delivered),
         sent_packets: counts.sent_packets,
         received_packets: counts.received,
-        throughput: rate(counts.received * wire_size(&spec.kind), until.since(warm)),
+        throughput: rate(timely.received * wire_size(&spec.kind), until.since(warm)),
         retransmitted: ByteCount(counts.retransmitted),
         dropped_packets: at_links.clone().map(|at| at.dropped).sum(),
         host_dropped_packets: counts.host_dropped,

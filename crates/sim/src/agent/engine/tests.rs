@@ -143,6 +143,21 @@ fn udt_paces_by_packets_or_by_trains() {
 }
 
 #[test]
+fn what_drains_after_a_stop_is_in_no_rate_before_it() {
+    let rate = DataRate::from_mbps(10);
+    let mut scenario = path(rate, Duration::from_millis(100), vec![flow("a", engine("udt"))]);
+    scenario.warm_up = Duration::ZERO;
+    scenario.duration = Duration::from_secs(8);
+    scenario.flows[0].stop = Some(Time::ZERO + Duration::from_secs(3));
+    // A queue of a second: what is in it at the stop is delivered afterwards.
+    scenario.links[0].config.queue = QueueConfig::DropTail(Limit::Bytes(ByteCount(1_250_000)));
+    let stopped = play(&scenario).flows[0].clone();
+    let all = DataRate::from_bytes_over(stopped.delivered, Duration::from_secs(3));
+    assert!(all > rate, "{all}: the queue drains after the stop");
+    assert!(stopped.goodput < rate && stopped.throughput <= rate, "{}", stopped.goodput);
+}
+
+#[test]
 fn a_finite_source_completes() {
     let spec = EngineSpec { bytes: Some(ByteCount(50_000_000)), ..engine("native") };
     let mut scenario =
