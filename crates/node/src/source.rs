@@ -254,6 +254,7 @@ impl Runner<'_> {
             Message::Pong(_) if self.pulse.was_asked() => {}
             message => {
                 if matches!(message, Message::Finished(_)) {
+                    self.setup.transports.all_placed();
                     self.testify();
                     // The caller may be at the sink's end, or in between.
                     let moved = self.setup.transports.moved();

@@ -218,6 +218,15 @@ impl Mover {
         }
     }
 
+    /// The peer has the whole object: what is under way arrived, although the word of it has not
+    /// come yet.
+    pub(super) fn all_placed(&self) {
+        let sent = self.state().sent.back().map(|(end, _)| *end);
+        if let Some(total) = sent {
+            self.taken(total);
+        }
+    }
+
     /// Bytes the peer took.
     pub(super) fn moved(&self) -> ByteCount {
         ByteCount(self.state().taken)

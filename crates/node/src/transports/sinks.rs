@@ -1,6 +1,6 @@
 //! The receiving end's transports: everything that comes is placed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use packtrain_io::clock;
@@ -10,7 +10,7 @@ use packtrain_plan::route::WayId;
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Message, Role};
-use packtrain_units::{DataRate, Duration, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::beside::Channels;
 use super::intake::Intake;
@@ -84,6 +84,8 @@ pub(crate) struct SinkTransports {
     assembly: Option<Assembly>,
     /// What the source says each transport did.
     moved: Moved,
+    /// What came over TCP, for the case that the source cannot say it any more.
+    tcp_received: Arc<AtomicU64>,
     /// The peer made its offer; another is not listened to.
     offered: bool,
     /// When the flow was started, and its sockets' buffers.
@@ -109,6 +111,7 @@ impl SinkTransports {
             early: None,
             assembly: None,
             moved: Moved::default(),
+            tcp_received: Arc::default(),
             offered: false,
             up: Time::ZERO,
             sizes: None,
@@ -136,10 +139,12 @@ impl SinkTransports {
             let tasks = Tasks::default();
             let running = tasks.clone();
             let (redial, intake) = (self.redial.clone(), self.intake.clone());
+            let received = Arc::clone(&self.tcp_received);
             let up = move |stream| {
                 let redial = redial.clone();
                 let broke = move || redial.again();
-                super::tcp::wire::receive(&running, stream, &intake, assembly.clone(), broke);
+                let (assembly, received) = (assembly.clone(), Arc::clone(&received));
+                super::tcp::wire::receive(&running, stream, &intake, assembly, received, broke);
             };
             if let Ok(end) = TcpEnd::listen(&self.plan, &tasks, up) {
                 // Over depots only this end connects.
@@ -313,8 +318,24 @@ impl SinkTransports {
         self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said())
     }
 
-    /// Ends them all; what the source says they did.
+    /// What came over each transport, most first. Bytes that came twice count twice.
+    fn received(&self) -> Vec<(String, ByteCount)> {
+        let udp = match &self.udp {
+            Udp::Running(flow) => flow.stats().flow.received_bytes,
+            _ => ByteCount::ZERO,
+        };
+        let tcp = ByteCount(self.tcp_received.load(Ordering::Relaxed));
+        let mut shares = vec![(self.plan.datagrams().name().to_owned(), udp), ("tcp".into(), tcp)];
+        shares.retain(|(_, bytes)| *bytes > ByteCount::ZERO);
+        shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        shares
+    }
+
+    /// Ends them all; what the source says they did, or what is known here if it said nothing.
     pub(crate) fn close(&mut self) -> Moved {
+        if self.moved.shares.is_empty() {
+            self.moved.shares = self.received();
+        }
         if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Off) {
             // Its thread says goodbye by itself; nobody waits for it.
             flow.close(CloseReason::Done);

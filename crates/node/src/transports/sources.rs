@@ -518,6 +518,16 @@ impl SourceTransports {
         }
     }
 
+    /// The sink has the whole object: what is under way arrived.
+    pub(crate) fn all_placed(&self) {
+        if let Some(streams) = &self.streams {
+            streams.group().all_placed();
+        }
+        if let Some(pipe) = &self.pipe {
+            pipe.all_placed();
+        }
+    }
+
     /// Ends them all; what they moved.
     pub(crate) fn close(&mut self) -> Moved {
         let moved = self.moved();

@@ -114,8 +114,8 @@ pub(super) struct Book {
     ready_bytes: u64,
     lines: BTreeMap<LineId, Line>,
     next: u32,
-    /// Taken by streams that are gone.
-    finished: u64,
+    /// Placed by these streams, each byte once.
+    placed: u64,
     /// Taken by streams of each way.
     by_way: BTreeMap<WayId, u64>,
     /// Handed out once more than needed.
@@ -294,6 +294,7 @@ impl Book {
         while let Some(sent) = line.sent.pop_front_if(|sent| sent.end <= total) {
             for part in self.open.intersect(sent.range).collect::<Vec<_>>() {
                 self.open.remove(part.clone());
+                self.placed += part.end.since(part.start).get();
                 placed.insert(part);
             }
         }
@@ -314,7 +315,6 @@ impl Book {
     /// none if it was over before.
     pub(super) fn lost(&mut self, id: LineId) -> Option<bool> {
         let line = self.lines.remove(&id)?;
-        self.finished += line.taken;
         let mut had = false;
         for sent in line.sent.iter().rev().filter(|sent| !sent.relieved) {
             had = true;
@@ -446,9 +446,18 @@ impl Book {
         }) && some
     }
 
-    /// Bytes the peer took, each counted once for every time it was sent.
+    /// Bytes that these streams placed, each byte once, however often it was sent.
     pub(super) fn moved(&self) -> ByteCount {
-        ByteCount(self.finished + self.lines.values().map(|line| line.taken).sum::<u64>())
+        ByteCount(self.placed)
+    }
+
+    /// The peer has the whole object: what is under way arrived, although the word of it has not
+    /// come yet.
+    pub(super) fn all_placed(&mut self, now: Time) {
+        let ids: Vec<_> = self.lines.iter().map(|(id, line)| (*id, line.total)).collect();
+        for (id, total) in ids {
+            self.taken(now, id, total);
+        }
     }
 
     /// Bytes handed out once more than needed.

@@ -168,6 +168,24 @@ fn what_a_lost_stream_had_is_moved_by_the_others() {
     world.arrive(ids[1], 8);
     assert_eq!(world.done(), 4 * MIB);
     assert_eq!(world.book.moved(), ByteCount(4 * MIB));
+    assert!(world.book.sent_again() > ByteCount::ZERO);
+}
+
+#[test]
+fn what_is_under_way_when_the_peer_has_all_counts_once() {
+    let (mut world, ids) = World::with(2, 4 * MIB);
+    world.take(ids[0], 3);
+    assert_eq!(world.book.lost(ids[0]), Some(true));
+    while world.take(ids[1], 8) > 0 {
+        if world.has[&ids[1]].len() > 2 {
+            world.arrive(ids[1], 1);
+        }
+    }
+    assert!(world.book.moved() < ByteCount(4 * MIB), "the last word has not come");
+    world.book.all_placed(world.now);
+    assert_eq!(world.book.moved(), ByteCount(4 * MIB));
+    world.book.all_placed(world.now);
+    assert_eq!(world.book.moved(), ByteCount(4 * MIB));
 }
 
 #[test]

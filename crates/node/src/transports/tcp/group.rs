@@ -372,7 +372,12 @@ impl Group {
         self.book().give_up();
     }
 
-    /// Bytes the peer took.
+    /// The peer has the whole object.
+    pub(in crate::transports) fn all_placed(&self) {
+        self.book().all_placed(clock::now());
+    }
+
+    /// Bytes the peer took, each once.
     pub(in crate::transports) fn moved(&self) -> ByteCount {
         self.book().moved()
     }

@@ -383,7 +383,7 @@ impl Streams {
 
     /// Payload that the peer took, each byte once.
     pub(in crate::transports) fn moved(&self) -> ByteCount {
-        self.group.moved().saturating_sub(self.group.sent_again())
+        self.group.moved()
     }
 
     /// Bytes that the kernel sent again.

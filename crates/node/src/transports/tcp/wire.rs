@@ -1,6 +1,9 @@
 //! One stream on the wire. From source to sink: offset (u64), length (u32), bytes, and so on,
 //! little-endian. From sink to source: the total of bytes taken so far (u64), whenever it grew.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_units::{ByteCount, Offset};
@@ -88,6 +91,7 @@ pub(in crate::transports) fn receive(
     stream: TcpStream,
     intake: &Intake,
     assembly: Assembly,
+    received: Arc<AtomicU64>,
     broke: impl FnOnce() + Send + 'static,
 ) {
     let intake = intake.clone();
@@ -126,6 +130,7 @@ pub(in crate::transports) fn receive(
                 let bytes = &buffer[..size];
                 tokio::task::block_in_place(|| assembly.place_waiting(at, bytes));
                 total += size as u64;
+                received.fetch_add(size as u64, Ordering::Relaxed);
                 output.write_all(&total.to_le_bytes()).await?;
                 output.flush().await?;
                 if input.read(&mut header[..1]).await? == 0 {
