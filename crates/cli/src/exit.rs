@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use packtrain_node::api::{FailureKind, NodeError, Outcome};
 use packtrain_node::config::ConfigError;
 
-use crate::out::done;
+use crate::out::{clean, done};
 
 /// An exit code of design: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,9 +108,10 @@ impl From<ConfigError> for Exit {
     }
 }
 
-/// One line on stderr, after the program's name.
+/// One line on stderr, after the program's name. The text may hold names and words of others: it
+/// stays one line, and a terminal finds nothing in it to obey.
 pub(crate) fn complain(text: &str) {
-    say(&format!("packtrain: {}", text.trim_end()));
+    say(&format!("packtrain: {}", clean(text.trim_end())));
 }
 
 /// One line on stderr. Where nobody listens, nobody is told: that is no reason to stop.
@@ -129,7 +130,9 @@ fn report_clap(error: &clap::Error, origin: Option<&str>) -> Code {
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    complain(text);
+    // Several lines of clap's; it shows what was typed as it is.
+    let lines: Vec<String> = text.trim_end().lines().map(clean).collect();
+    say(&format!("packtrain: {}", lines.join("\n")));
     if let Some(origin) = origin {
         say(&format!("(the value comes from {origin})"));
     }

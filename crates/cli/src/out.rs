@@ -1,7 +1,6 @@
 //! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
 
 pub(crate) mod clean;
-pub(crate) mod date;
 pub(crate) mod deposit;
 pub(crate) mod depot;
 pub(crate) mod diagnose;
@@ -24,6 +23,7 @@ pub(crate) mod ticker;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
+use packtrain_units::{date, escape};
 use serde::Serialize;
 
 /// Why standard output does not take what it is given.
@@ -57,29 +57,59 @@ pub(crate) fn json_line(event: &impl Serialize) {
     }
 }
 
-/// A path for people: what is not UTF-8 and what a terminal would obey is escaped.
-pub(crate) fn shown(path: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in path.utf8_chunks() {
-        text.push_str(&clean(chunk.valid()));
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
+/// One JSON object on a line of stdout, with the time: for events that come over hours.
+pub(crate) fn event_line(event: &impl Serialize) {
+    json_line(&Stamped::now(event));
 }
 
-/// Text of another's making without what a terminal would obey.
-pub(crate) fn clean(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\n' => clean.push(letter),
-            letter if letter.is_control() => clean.extend(letter.escape_default()),
-            letter => clean.push(letter),
-        }
+/// An event and when it was told.
+#[derive(Serialize)]
+pub(crate) struct Stamped<'a, T> {
+    /// RFC 3339, UTC.
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    #[serde(flatten)]
+    event: &'a T,
+}
+
+impl<'a, T: Serialize> Stamped<'a, T> {
+    pub(crate) fn now(event: &'a T) -> Self {
+        let time = date::rfc3339(packtrain_io::clock::wall());
+        Self { time, direction: None, event }
     }
-    clean
+
+    /// Of a transfer that goes this way.
+    pub(crate) fn of(direction: Option<&'static str>, event: &'a T) -> Self {
+        Self { direction, ..Self::now(event) }
+    }
+}
+
+/// A name for programs. JSON holds text only: of a name that is not UTF-8 `bytes` has all.
+pub(crate) struct JsonName {
+    /// The name; U+FFFD stands for what is not UTF-8.
+    pub(crate) text: String,
+    /// Its bytes in base64, only where `text` does not say them.
+    pub(crate) bytes: Option<String>,
+}
+
+impl JsonName {
+    pub(crate) fn new(name: &[u8]) -> Self {
+        use base64::Engine as _;
+        let encode = || base64::engine::general_purpose::STANDARD.encode(name);
+        let bytes = std::str::from_utf8(name).is_err().then(encode);
+        Self { text: String::from_utf8_lossy(name).into_owned(), bytes }
+    }
+}
+
+/// A path for people, on one line: what is not UTF-8 and what a terminal would obey is escaped.
+pub(crate) fn shown(path: &[u8]) -> String {
+    escape::name(path)
+}
+
+/// Text of another's making on one line, without what a terminal would obey.
+pub(crate) fn clean(text: &str) -> String {
+    escape::text(text)
 }
 
 #[cfg(test)]
@@ -87,9 +117,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_that_it_would_obey() {
-        assert_eq!(shown("a/ö b".as_bytes()), "a/ö b");
-        assert_eq!(shown(b"\x1b[2Jx\xff\r"), "\\u{1b}[2Jx\\xff\\r");
-        assert_eq!(clean("line\nline\u{9b}5m"), "line\nline\\u{9b}5m");
+    fn names_that_are_not_utf_8_differ_in_json() {
+        let (a, b) = (JsonName::new(b"x\xff"), JsonName::new(b"x\xfe"));
+        assert_eq!((&a.text, &b.text), (&"x\u{fffd}".to_owned(), &a.text));
+        assert_eq!((a.bytes.as_deref(), b.bytes.as_deref()), (Some("eP8="), Some("eP4=")));
+        assert_eq!(JsonName::new("\u{f6}".as_bytes()).bytes, None);
+    }
+
+    #[test]
+    fn events_begin_with_the_time() {
+        #[derive(Serialize)]
+        struct Event {
+            event: &'static str,
+        }
+        let text = serde_json::to_string(&Stamped::now(&Event { event: "x" })).expect("JSON");
+        let (head, tail) = text.split_at(9 + 24);
+        assert!(head.starts_with("{\"time\":\"20") && head.ends_with('Z'), "{text}");
+        assert_eq!(tail, "\",\"event\":\"x\"}");
     }
 }

@@ -48,7 +48,9 @@ pub use perf::{
     CpuUse, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter, PerfServerRequest,
 };
 pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
-pub use serve::{ClientLimits, KeyInfo, ServeReporter, ServeRequest, Udt4ServeRequest};
+pub use serve::{
+    ClientLimits, Direction, KeyInfo, ServeReporter, ServeRequest, ServedTransfer, Udt4ServeRequest,
+};
 pub use stop::StopHandle;
 pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
 

@@ -24,6 +24,7 @@ pub mod pubkey;
 pub mod serve;
 pub mod tickets;
 pub mod udt4;
+pub mod weburl;
 
 mod address_policy;
 mod assembly;

@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::weburl::{WebUrl, redact};
+
 /// The port of a server when its address names none.
 pub const DEFAULT_PORT: u16 = 7876;
 
@@ -49,8 +51,8 @@ pub enum Location {
     },
     /// A file of a web server.
     Http {
-        /// The whole address, as it is asked for.
-        url: String,
+        /// The address. Its `Display` leaves secrets out.
+        url: WebUrl,
         /// The host in it, without brackets.
         host: String,
     },
@@ -89,7 +91,9 @@ pub enum LocationError {
     #[error("`{0}`: write an IPv6 address as [2001:db8::1]")]
     BadBrackets(String),
     /// `pt://user@host`.
-    #[error("`{0}` has a user name, but a server knows users by their keys: leave it out")]
+    #[error(
+        "before `@{0}` stands a user name, but a server knows users by their keys: leave it out"
+    )]
     ServerUser(String),
     /// `udt4://host:port/` without a name.
     #[error("`{0}` names no file: write udt4://host:port/name")]
@@ -177,14 +181,14 @@ impl Location {
         }
     }
 
-    /// The path as the end that has it spells it; `-` for standard input and output.
+    /// The path as the end that has it spells it, of a web address without its query; `-` for standard input and output.
     pub fn path(&self) -> &[u8] {
         match self {
             Self::Local(path)
             | Self::Ssh { path, .. }
             | Self::Server { path, .. }
             | Self::Udt4 { path, .. } => path,
-            Self::Http { url, .. } => url.as_bytes(),
+            Self::Http { url, .. } => url.path().as_bytes(),
             Self::S3 { key, .. } => key.as_bytes(),
             Self::Stdio => b"-",
         }
@@ -205,23 +209,21 @@ fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// Reads an address of the web.
 fn web(bytes: &[u8]) -> Result<Location, LocationError> {
     let text = lossy(bytes);
-    let bad = |why: String| LocationError::BadUrl(text.clone(), why);
-    let mut url = url::Url::parse(&text).map_err(|e| bad(e.to_string()))?;
-    if !url.username().is_empty() || url.password().is_some() {
+    let bad = |why: String| LocationError::BadUrl(redact(&text), why);
+    let url = WebUrl::parse(&text).map_err(|e| bad(e.to_string()))?;
+    if url.has_login() {
         return Err(LocationError::UrlSecret);
     }
-    // What follows a `#` is the reader's, not the server's.
-    url.set_fragment(None);
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let host = url.host().to_owned();
     if host.is_empty() {
         return Err(bad("no host".to_owned()));
     }
-    Ok(Location::Http { url: url.into(), host })
+    Ok(Location::Http { url, host })
 }
 
 /// Reads `BUCKET[/KEY]`.
 fn bucket_and_key(rest: &[u8], whole: &[u8]) -> Result<Location, LocationError> {
-    let bad = || LocationError::BadBucket(lossy(whole));
+    let bad = || LocationError::BadBucket(redact(&lossy(whole)));
     let rest = std::str::from_utf8(rest).map_err(|_| bad())?;
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -237,7 +239,8 @@ fn authority_and_path(rest: &[u8]) -> Result<(String, Option<u16>, Vec<u8>), Loc
     let authority = lossy(&rest[..slash]);
     let path = rest.get(slash + 1..).unwrap_or_default().to_vec();
     if authority.contains('@') {
-        return Err(LocationError::ServerUser(authority));
+        let host = authority.rsplit_once('@').map_or("", |(_, host)| host);
+        return Err(LocationError::ServerUser(host.to_owned()));
     }
     let (host, port) = host_and_port(&authority)?;
     Ok((host, port, path))
@@ -343,7 +346,7 @@ impl fmt::Display for Location {
         let bracketed = |host: &str| {
             if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
         };
-        let path = String::from_utf8_lossy(self.path());
+        let path = packtrain_units::escape::name(self.path());
         match self {
             Self::Ssh { user: Some(user), host, .. } => {
                 write!(f, "{user}@{}:{path}", bracketed(host))
@@ -351,7 +354,7 @@ impl fmt::Display for Location {
             Self::Ssh { user: None, host, .. } => write!(f, "{}:{path}", bracketed(host)),
             Self::Server { host, port, .. } => write!(f, "pt://{}:{port}/{path}", bracketed(host)),
             Self::Udt4 { host, port, .. } => write!(f, "udt4://{}:{port}/{path}", bracketed(host)),
-            Self::Http { url, .. } => f.write_str(url),
+            Self::Http { url, .. } => url.fmt(f),
             Self::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
             // A local path that would be read as something else is shown as it must be written.
             Self::Local(bytes) => match Self::parse(OsStr::from_bytes(bytes)) {

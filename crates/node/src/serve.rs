@@ -23,12 +23,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::address_policy::DialPolicy;
-use crate::api::{NodeError, Notice, NoticeLevel, ServeReporter, ServeRequest, StopHandle};
+use crate::api::{
+    Direction, NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServeRequest,
+    ServedTransfer, StopHandle,
+};
 use crate::authorized::AuthorizedKeys;
 use crate::control::{self, Control};
 use crate::end::{self, Allowed};
 use crate::handshake::Ask;
-use crate::history::{self, Called, Keep, Row};
+use crate::history::{self, Called, Keep, Role, Row};
 use crate::hop::Line;
 use crate::keys;
 use crate::pubkey::PublicKey;
@@ -403,7 +406,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for (peer, took, result, row) in told.into_iter().map_while(|served| served) {
-                report(reporter, &peer, took, result);
+                report(reporter, &peer, took, result, row.as_ref());
                 if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
                     reporter.notice(&Notice::new(NoticeLevel::Warning, text));
                 }
@@ -430,12 +433,29 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
     })
 }
 
-fn report(reporter: &dyn ServeReporter, peer: &str, elapsed: Duration, result: Ended) {
-    match result {
-        Ok((outcome, moved)) => {
-            reporter.finished(peer, &history::outcome_of(&outcome, &moved, elapsed));
+/// Tells of a session that is over. `row` is that of its transfer; who was not let in has none.
+fn report(
+    reporter: &dyn ServeReporter,
+    peer: &str,
+    elapsed: Duration,
+    result: Ended,
+    row: Option<&Row>,
+) {
+    let outcome = match &result {
+        Ok((outcome, moved)) => history::outcome_of(outcome, moved, elapsed),
+        Err(failure) => Outcome { elapsed, failure: Some(failure.clone()), ..Outcome::default() },
+    };
+    match (row, result) {
+        (Some(row), _) => {
+            let (direction, path) = match row.role {
+                Role::Sink => (Direction::In, row.target.as_str()),
+                _ => (Direction::Out, row.source.as_str()),
+            };
+            reporter.finished(&ServedTransfer { peer, path, direction, outcome: &outcome });
         }
-        Err(failure) => {
+        // A dry run is no transfer.
+        (None, Ok(_)) => {}
+        (None, Err(failure)) => {
             reporter.notice(&Notice::new(NoticeLevel::Warning, format!("{peer}: {failure}")));
         }
     }

@@ -30,7 +30,6 @@ use std::path::{Path, PathBuf};
 
 use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
-use url::Url;
 
 use crate::api::{CpRequest, Location, NodeError};
 use crate::control;
@@ -182,10 +181,9 @@ fn asked(sources: &[Location]) -> Result<(Asked, &'static str), NodeError> {
     let mixed = || NodeError::new(FailureKind::Usage, "the sources are at different places");
     match sources.first() {
         Some(Location::Http { url, .. }) => {
-            let name = if url.starts_with("https") { "https" } else { "http" };
+            let name = if url.scheme() == "https" { "https" } else { "http" };
             let urls = sources.iter().map(|source| match source {
-                Location::Http { url, .. } => Url::parse(url)
-                    .map_err(|e| NodeError::new(FailureKind::Usage, format!("{url}: {e}"))),
+                Location::Http { url, .. } => Ok(url.clone()),
                 _ => Err(mixed()),
             });
             Ok((Asked::Web(urls.collect::<Result<_, _>>()?), name))

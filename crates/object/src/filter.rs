@@ -188,7 +188,7 @@ fn lines(text: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
 }
 
 fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    packtrain_units::escape::name(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 mod bucket;
 mod bytes;
+pub mod date;
+pub mod escape;
 mod parse;
 mod rate;
 mod rng;

@@ -6,10 +6,9 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 use packtrain_node::api::{AllowError, AllowRule, HopTransport, Place, PortRange, TransportChoice};
 use packtrain_node::deposit::{DepotPlan, PlanError};
-use packtrain_units::{ByteCount, DataRate, Duration};
+use packtrain_units::{ByteCount, DataRate, Duration, date};
 
 use super::history::When;
-use crate::out::date;
 
 /// `500mbit`, `60MB/s`; more than nothing.
 pub(crate) fn rate(text: &str) -> Result<DataRate, String> {

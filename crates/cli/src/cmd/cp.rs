@@ -13,7 +13,7 @@ use crate::args::{CpArgs, OutputArgs, VerifyArgs};
 use crate::exit::{Code, Exit, complain, say};
 use crate::out::summary::Work;
 use crate::out::teller::Teller;
-use crate::out::{clean, done, quote, shown, summary};
+use crate::out::{done, quote, shown, summary};
 use crate::signals;
 
 /// `packtrain cp`.
@@ -76,6 +76,7 @@ impl Run<'_> {
             Err(exit) => return failed(exit, self.output.json),
         };
         request.options.report_files = teller.wants_files();
+        teller.started(&request.sources, &request.dest.to_string(), direction(&request));
         let stop = request.stop.clone();
         signals::watch(&stop, self.output.quiet);
         let replayable = work == Work::Copy && replayable(&request);
@@ -114,21 +115,40 @@ impl Run<'_> {
         let told =
             |failure: &Failure| work == Work::Verify && failure.kind == FailureKind::Integrity;
         for (path, failure) in outcome.failed.iter().filter(|(_, failure)| !told(failure)) {
-            complain(&clean(&format!("{}: {}", shown(path), failure.text)));
+            complain(&format!("{}: {}", shown(path), failure.text));
         }
         let unsaid = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
         if unsaid > 0 && !outcome.failed.is_empty() && work != Work::Verify {
             complain(&format!("and {unsaid} more failed"));
         }
         if let Some(failure) = &outcome.failure {
-            complain(&clean(&failure.text));
+            complain(&failure.text);
         } else if teller.wants_summary() && !self.output.json {
             complain(&summary::sentence(outcome, work));
         }
         if let Some(command) = command {
-            say(&format!("to go on where it ended, run:\n  {command}"));
+            say_command(command);
         }
     }
+}
+
+/// Which way the bytes go, as seen from here.
+fn direction(request: &CpRequest) -> &'static str {
+    // A claim names no source: depots have it.
+    let from = request.sources.is_empty() || request.sources.iter().any(Location::is_remote);
+    match (from, request.dest.is_remote()) {
+        (false, true) => "out",
+        (true, false) => "in",
+        (true, true) => "between",
+        (false, false) => "local",
+    }
+}
+
+/// Says how to go on.
+pub(super) fn say_command(command: &str) {
+    let hidden = command.contains(packtrain_node::weburl::REDACTED);
+    let hint = if hidden { " (with the secrets put back into the address)" } else { "" };
+    say(&format!("to go on where it ended, run{hint}:\n  {command}"));
 }
 
 /// Whether the same command can find the same bytes again.

@@ -8,7 +8,7 @@ use packtrain_node::diagnose::{Which, find, judge, probe};
 use super::request;
 use crate::args::DiagnoseArgs;
 use crate::exit::{Code, Exit, complain};
-use crate::out::{clean, diagnose};
+use crate::out::diagnose;
 use crate::signals;
 
 /// `packtrain diagnose`.
@@ -55,7 +55,7 @@ impl Reporter for Quiet {
 
     fn notice(&self, notice: &Notice) {
         if notice.level == NoticeLevel::Warning {
-            complain(&clean(&notice.text));
+            complain(&notice.text);
         }
     }
 }

@@ -90,7 +90,7 @@ fn ends(request: &CpRequest) -> String {
         Location::Ssh { host, .. } => format!("{host} by `{}`", request.ssh.command.join(" ")),
         Location::Server { host, port, .. } => format!("the server {host}, port {port}"),
         Location::Udt4 { host, port, .. } => format!("the UDT server {host}, port {port}"),
-        Location::Http { url, .. } => url.clone(),
+        Location::Http { url, .. } => url.to_string(),
         Location::S3 { bucket, .. } => format!("the bucket {bucket}"),
         Location::Local(_) | Location::Stdio => "this machine".to_owned(),
     };

@@ -12,13 +12,13 @@ use packtrain_node::api::{
 use packtrain_node::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
 use packtrain_units::Duration;
 
-use super::cp::{Run, failed};
+use super::cp::{Run, failed, say_command};
 use super::{files_from, request};
 use crate::args::{ClaimArgs, SendArgs, TicketArg};
-use crate::exit::{Code, Exit, complain, say};
+use crate::exit::{Code, Exit, complain};
 use crate::out::summary::{self, Work};
 use crate::out::teller::Teller;
-use crate::out::{clean, deposit as told, done, line as print_line, quote, shown};
+use crate::out::{deposit as told, done, line as print_line, quote, shown};
 use crate::signals;
 
 /// A ticket's file holds one line: at most 32 depots with names of 253 bytes.
@@ -62,6 +62,7 @@ fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
         rate: super::policy()?.rate(args.rate),
         buffers: args.tcp_buffer.and_then(|buffer| buffer.0),
         retries: args.retries,
+        history: args.output.keep.keep()?,
         stop: StopHandle::new(),
     })
 }
@@ -69,6 +70,9 @@ fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
 fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code, Exit> {
     let teller = Teller::new(&args.output, Work::Copy)?;
     signals::watch(&request.stop, args.output.quiet);
+    let sources: Vec<Location> =
+        request.sources.iter().map(|path| Location::Local(path.clone())).collect();
+    teller.started(&sources, &format!("depots {}", request.plan), "out");
     let sent = deposit::send(&request, &teller);
     teller.finish();
     let Sent { outcome, ticket } = sent?;
@@ -78,15 +82,15 @@ fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code,
         _ => Code(outcome.exit_code()),
     };
     for (path, failure) in &outcome.failed {
-        complain(&clean(&format!("{}: {}", shown(path), failure.text)));
+        complain(&format!("{}: {}", shown(path), failure.text));
     }
     let command = outcome.resumable.then(|| quote::command(line));
     match &outcome.failure {
-        Some(failure) => complain(&clean(&failure.text)),
+        Some(failure) => complain(&failure.text),
         None => give(args, &ticket, &outcome, &teller),
     }
     if let Some(command) = &command {
-        say(&format!("to go on where it ended, run:\n  {command}"));
+        say_command(command);
     }
     let last = done::Cp::new(&outcome, code, command.as_deref());
     teller.record(&last);

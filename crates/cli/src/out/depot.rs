@@ -9,7 +9,7 @@ use packtrain_node::api::{
 use serde::Serialize;
 
 use super::done::seconds;
-use super::{clean, json_line};
+use super::event_line;
 use crate::exit::complain;
 
 /// A reporter for `depot`.
@@ -97,6 +97,9 @@ impl Spool {
 struct Kept<'a> {
     event: &'static str,
     what: &'a str,
+    /// Where the bytes went, as seen from the depot; none if they went nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
     session: &'a str,
     key: &'a str,
     bytes: u64,
@@ -115,7 +118,7 @@ impl DepotReporter for Station {
         let metrics = metrics.map(|address| address.to_string());
         if self.json {
             let address = address.to_string();
-            json_line(&Listening { event: "listening", address, metrics });
+            event_line(&Listening { event: "listening", address, metrics });
             return;
         }
         let figures = metrics.map(|at| format!(", figures at http://{at}/")).unwrap_or_default();
@@ -125,7 +128,7 @@ impl DepotReporter for Station {
     fn session(&self, session: &DepotSession) {
         let (there, back) = session.bytes;
         if self.json {
-            json_line(&Session {
+            event_line(&Session {
                 event: "session",
                 id: session.id.as_deref(),
                 peer: &session.peer,
@@ -154,14 +157,14 @@ impl DepotReporter for Station {
             (_, true) => format!("{text}; no datagram got there, TCP carried it"),
             _ => text,
         };
-        complain(&clean(&text));
+        complain(&text);
     }
 
     fn stats(&self, stats: &DepotStats) {
         if !self.json {
             return;
         }
-        json_line(&Stats {
+        event_line(&Stats {
             event: "stats",
             sessions: stats.sessions,
             accepted: stats.accepted,
@@ -181,19 +184,24 @@ impl DepotReporter for Station {
         let DepotKept { what, session, key, bytes, place } = kept;
         if self.json {
             let bytes = bytes.get();
-            json_line(&Kept { event: "spool", what, session, key, bytes, to: place });
+            let direction = match *what {
+                "kept" => Some("in"),
+                "forwarded" | "claimed" => Some("out"),
+                _ => None,
+            };
+            event_line(&Kept { event: "spool", what, direction, session, key, bytes, to: place });
             return;
         }
         let to = if place.is_empty() { String::new() } else { format!(" to {place}") };
-        complain(&clean(&format!("session {session} of {key}: {what}{to}, {bytes}")));
+        complain(&format!("session {session} of {key}: {what}{to}, {bytes}"));
     }
 
     fn notice(&self, notice: &Notice) {
         if self.json {
-            json_line(&Noticed { event: "notice", text: &notice.text });
+            event_line(&Noticed { event: "notice", text: &notice.text });
         }
         if !self.json || notice.level == NoticeLevel::Warning {
-            complain(&clean(&notice.text));
+            complain(&notice.text);
         }
     }
 }

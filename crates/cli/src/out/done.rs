@@ -8,8 +8,8 @@ use packtrain_node::api::{
 use packtrain_units::Duration;
 use serde::Serialize;
 
-use super::json_line;
 use super::streams::Streams;
+use super::{JsonName, json_line};
 use crate::exit::Code;
 
 /// Prints a last line.
@@ -105,6 +105,9 @@ pub(crate) struct Cause<'a> {
 #[derive(Serialize)]
 struct FailedFile<'a> {
     path: String,
+    /// The name's bytes, where `path` cannot say them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     #[serde(flatten)]
     cause: Cause<'a>,
 }
@@ -185,7 +188,8 @@ impl<'a> Cause<'a> {
 
 impl<'a> FailedFile<'a> {
     fn new(path: &[u8], failure: &'a Failure) -> Self {
-        Self { path: String::from_utf8_lossy(path).into_owned(), cause: Cause::new(failure) }
+        let JsonName { text, bytes } = JsonName::new(path);
+        Self { path: text, path_bytes: bytes, cause: Cause::new(failure) }
     }
 }
 

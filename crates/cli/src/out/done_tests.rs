@@ -86,7 +86,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
         r#""buffer_limited":0.0,"end":"broken"}],"over_time":[{"seconds":0.25,"streams":2,"#,
         r#""rate_bps":9000,"lost":0.001,"queue_ms":1.0}],"reasons":[]},"#,
         r#""verdict":"bounded by the disk","id":"","resumable":false,"resume_command":null,"#,
-        r#""error":null,"failed_files":[{"path":"a�","kind":"changed","text":"it changed"}]}"#
+        r#""error":null,"failed_files":[{"path":"a�","path_bytes":"Yf8=","kind":"changed","text":"it changed"}]}"#
     );
     assert_eq!(line, want);
 }

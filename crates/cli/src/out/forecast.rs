@@ -3,10 +3,8 @@
 use std::fmt::Write as _;
 
 use packtrain_node::forecast::{HopSeries, Outlook, Sensor};
-use packtrain_units::DataRate;
+use packtrain_units::{DataRate, date};
 use serde::Serialize;
-
-use super::date;
 
 /// The forecast for programs.
 #[derive(Debug, Serialize)]

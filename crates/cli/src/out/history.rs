@@ -1,11 +1,11 @@
 //! What `history` prints.
 
 use packtrain_node::history::{Point, Row, Value, column_names, values};
-use packtrain_units::{ByteCount, DataRate};
+use packtrain_units::{ByteCount, DataRate, date};
 use serde_json::{Map, Number, Value as Json};
 
 use super::summary::time;
-use super::{clean, date, json_line, line};
+use super::{clean, json_line, line};
 
 /// Columns whose text is JSON already.
 const NESTED: &[&str] = &["transports", "series", "stream_samples", "tcp_info"];
@@ -54,7 +54,7 @@ fn rate(rate: DataRate) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    clean(&text.replace('\n', "\\n"))
+    clean(text)
 }
 
 /// All that is known of one transfer.

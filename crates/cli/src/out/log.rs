@@ -4,24 +4,37 @@ use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
+use super::Stamped;
+
 /// A file that events are appended to.
-pub(crate) struct Log(Mutex<File>);
+pub(crate) struct Log {
+    file: Mutex<File>,
+    direction: OnceLock<&'static str>,
+}
 
 impl Log {
     /// Opens the file at `path`, made if it is not there.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { file: Mutex::new(file), direction: OnceLock::new() })
+    }
+
+    /// Which way the bytes of this transfer go; every event says it from now on.
+    pub(crate) fn goes(&self, direction: &'static str) {
+        let _ = self.direction.set(direction);
     }
 
     /// Appends an event. A log that cannot be written (its disk may be full) must not end the
     /// transfer that it tells of.
     pub(crate) fn event(&self, event: &impl Serialize) {
-        let Ok(mut line) = serde_json::to_vec(event) else { return };
+        let event = Stamped::of(self.direction.get().copied(), event);
+        let Ok(mut line) = serde_json::to_vec(&event) else { return };
         line.push(b'\n');
-        let _ = self.0.lock().write_all(&line);
+        let _ = self.file.lock().write_all(&line);
     }
 }
 
@@ -35,11 +48,20 @@ mod tests {
         let path = dir.path().join("log");
         for n in [1, 2] {
             let log = Log::open(&path).expect("the directory can be written");
-            log.event(&n);
-            log.event(&"x");
+            log.event(&serde_json::json!({ "n": n }));
+            log.goes("out");
+            log.event(&serde_json::json!({ "n": n + 10 }));
         }
         let text = std::fs::read_to_string(&path).expect("it is there");
-        assert_eq!(text, "1\n\"x\"\n2\n\"x\"\n");
+        let events: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let found: Vec<_> =
+            events.iter().map(|e| (e["n"].as_u64(), e["direction"].as_str())).collect();
+        let wanted =
+            [(1, None), (11, Some("out")), (2, None), (12, Some("out"))].map(|(n, d)| (Some(n), d));
+        assert_eq!(found, wanted);
+        let time = |event: &serde_json::Value| event["time"].as_str().map(str::len);
+        assert!(events.iter().all(|event| time(event) == Some(24)), "{text}");
         assert!(Log::open(dir.path()).is_err(), "a directory is no log");
     }
 }

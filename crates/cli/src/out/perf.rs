@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use packtrain_node::api::{
-    Notice, NoticeLevel, Outcome, PerfInterval, PerfOutcome, PerfReporter, ServeReporter,
+    Direction, Notice, NoticeLevel, PerfInterval, PerfOutcome, PerfReporter, ServeReporter,
+    ServedTransfer,
 };
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 
 use super::done::{self, millis, seconds};
 use super::summary::{self, Work};
-use super::{clean, json_line, line};
+use super::{event_line, line};
 use crate::exit::{Code, complain};
 
 /// A reporter for `perf` and `serve`.
@@ -47,6 +48,11 @@ struct Interval {
 struct Finished<'a> {
     event: &'static str,
     peer: &'a str,
+    /// What was served; a measurement has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
     ok: bool,
     bytes: u64,
     seconds: f64,
@@ -65,7 +71,7 @@ impl Station {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         if self.json {
             let address = address.to_string();
-            json_line(&Listening { event: "listening", address, fingerprint });
+            event_line(&Listening { event: "listening", address, fingerprint });
         } else {
             let key = fingerprint.map(|print| format!(", host key {print}")).unwrap_or_default();
             complain(&format!("listening on {address}{key}"));
@@ -74,10 +80,10 @@ impl Station {
 
     fn notice(&self, notice: &Notice) {
         if self.json {
-            json_line(&Noticed { event: "notice", text: &notice.text });
+            event_line(&Noticed { event: "notice", text: &notice.text });
         }
         if !self.json || notice.level == NoticeLevel::Warning {
-            complain(&clean(&notice.text));
+            complain(&notice.text);
         }
     }
 }
@@ -87,18 +93,25 @@ impl ServeReporter for Station {
         self.listening(address, fingerprint);
     }
 
-    fn finished(&self, peer: &str, outcome: &Outcome) {
+    fn finished(&self, transfer: &ServedTransfer<'_>) {
+        let ServedTransfer { peer, path, direction, outcome } = *transfer;
         if !self.json {
             let text = match &outcome.failure {
                 Some(failure) => failure.text.clone(),
                 None => summary::sentence(outcome, Work::Copy),
             };
-            complain(&clean(&format!("{peer}: {text}")));
+            let way = match direction {
+                Direction::In => "to",
+                Direction::Out => "from",
+            };
+            complain(&format!("{peer} {way} {path}: {text}"));
             return;
         }
-        json_line(&Finished {
+        event_line(&Finished {
             event: "finished",
             peer,
+            path: Some(path),
+            direction: Some(direction.word()),
             ok: outcome.exit_code() == 0,
             bytes: outcome.summary.bytes_moved,
             seconds: seconds(outcome.elapsed),
@@ -120,7 +133,7 @@ impl PerfReporter for Station {
 
     fn interval(&self, interval: &PerfInterval) {
         if self.json {
-            json_line(&Interval {
+            event_line(&Interval {
                 event: "interval",
                 from: seconds(interval.from),
                 to: seconds(interval.to),
@@ -151,9 +164,11 @@ impl PerfReporter for Station {
             line(&format!("{peer}: {}", total(outcome)));
             return;
         }
-        json_line(&Finished {
+        event_line(&Finished {
             event: "finished",
             peer,
+            path: None,
+            direction: None,
             ok: outcome.failure.is_none(),
             bytes: outcome.bytes.get(),
             seconds: seconds(outcome.elapsed),
@@ -171,7 +186,7 @@ impl PerfReporter for Station {
 /// Tells the client's user what came of a test.
 pub(crate) fn tell(outcome: &PerfOutcome, code: Code, json: bool) {
     if let Some(failure) = &outcome.failure {
-        complain(&clean(&failure.text));
+        complain(&failure.text);
     }
     if json {
         done::print(&done::Perf::new(outcome, code));

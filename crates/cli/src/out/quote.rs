@@ -3,10 +3,19 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
+use packtrain_node::weburl::redact;
+
 /// The words joined so that a POSIX shell splits them into the same words. Bytes that a
-/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know.
+/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know. Of web
+/// addresses the secrets are left out: the command may be kept in a log.
 pub(crate) fn command(words: &[OsString]) -> String {
-    words.iter().map(|word| one(word)).collect::<Vec<_>>().join(" ")
+    let shown = |word: &OsString| match word.to_str() {
+        Some(text) if text.starts_with("https://") || text.starts_with("http://") => {
+            one(OsStr::new(&redact(text)))
+        }
+        _ => one(word),
+    };
+    words.iter().map(shown).collect::<Vec<_>>().join(" ")
 }
 
 fn one(word: &OsStr) -> String {
@@ -14,7 +23,7 @@ fn one(word: &OsStr) -> String {
     let plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(c);
     match word.to_str() {
         Some(text) if !bytes.is_empty() && bytes.iter().all(plain) => text.to_owned(),
-        Some(text) if !text.chars().any(char::is_control) => {
+        Some(text) if !text.chars().any(packtrain_units::escape::is_hostile) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
         _ => escaped(bytes),
@@ -47,6 +56,14 @@ mod tests {
         let words = ["packtrain", "cp", "-r", "a/b", "me@h:/x", "it's", "", "~/x"];
         let quoted = command(&words.map(OsString::from));
         assert_eq!(quoted, r"packtrain cp -r a/b me@h:/x 'it'\''s' '' '~/x'");
+    }
+
+    #[test]
+    fn secrets_of_addresses_are_left_out() {
+        let words = ["packtrain", "cp", "https://h/a?sig=5ecre7", "b?c", "gpj.\u{202e}exe"];
+        let quoted = command(&words.map(OsString::from));
+        let wanted = "packtrain cp 'https://h/a?[redacted]' 'b?c' $'gpj.\\342\\200\\256exe'";
+        assert_eq!(quoted, wanted);
     }
 
     #[test]

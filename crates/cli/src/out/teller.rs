@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use packtrain_node::api::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+use packtrain_node::api::{FileReport, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 use serde::Serialize;
 
 use super::done::Cause;
 use super::log::Log;
 use super::progress::{Line, Progress};
 use super::summary::Work;
-use super::{clean, json_line, line, shown};
+use super::{JsonName, json_line, line, shown};
 use crate::args::OutputArgs;
 use crate::exit::{Exit, complain, say};
 
@@ -31,8 +31,19 @@ pub(crate) struct Teller {
 struct FileEvent<'a> {
     event: &'static str,
     path: String,
+    /// The name's bytes, where `path` cannot say them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     result: &'static str,
     error: Option<Cause<'a>>,
+}
+
+/// What is to be moved. Places are as people see them: without secrets.
+#[derive(Serialize)]
+struct StartedEvent<'a> {
+    event: &'static str,
+    sources: Vec<String>,
+    target: &'a str,
 }
 
 /// A depot changed bytes.
@@ -85,6 +96,15 @@ impl Teller {
         }
     }
 
+    /// Tells the log what moves, from where to where, and which way.
+    pub(crate) fn started(&self, sources: &[Location], target: &str, direction: &'static str) {
+        if let Some(log) = &self.log {
+            log.goes(direction);
+            let sources = sources.iter().map(ToString::to_string).collect();
+            log.event(&StartedEvent { event: "started", sources, target });
+        }
+    }
+
     /// Says why.
     pub(crate) fn explain(&self, lines: Vec<String>) {
         for line in lines {
@@ -117,8 +137,8 @@ impl Reporter for Teller {
             FileReport::Failed(failure) => ("failed", Some(Cause::new(failure))),
         };
         if self.json || self.log.is_some() {
-            let name = String::from_utf8_lossy(path).into_owned();
-            let event = FileEvent { event: "file", path: name, result, error };
+            let JsonName { text, bytes } = JsonName::new(path);
+            let event = FileEvent { event: "file", path: text, path_bytes: bytes, result, error };
             self.record(&event);
             if self.json && self.files {
                 json_line(&event);
@@ -170,7 +190,7 @@ impl Reporter for Teller {
             NoticeLevel::Warning => true,
         };
         if said {
-            self.progress.around(|| complain(&clean(&notice.text)));
+            self.progress.around(|| complain(&notice.text));
         }
     }
 }

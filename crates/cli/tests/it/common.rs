@@ -22,6 +22,11 @@ impl Home {
         self.dir.path().join("work").join(name)
     }
 
+    /// Where the command keeps its state.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
     /// Writes a file in the working directory.
     pub(crate) fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
         let path = self.path(name);

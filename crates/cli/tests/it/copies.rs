@@ -27,11 +27,62 @@ fn a_log_has_every_event_whatever_the_screen_shows() {
     assert_eq!((code(&output), stderr(&output)), (0, String::new()));
     let log = std::fs::read_to_string(home.path("log")).expect("it was made");
     let last = log.lines().last().expect("there are events");
-    assert!(last.starts_with(r#"{"event":"done","ok":true,"#), "{log}");
+    assert!(last.contains(r#""direction":"local","event":"done","ok":true,"#), "{log}");
     assert!(log.contains(r#""event":"file""#), "{log}");
+    for line in log.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let time = event["time"].as_str().expect("each has a time");
+        assert!(time.len() == 24 && &time[10..11] == "T" && time.ends_with('Z'), "{time}");
+        if event["event"] == "started" {
+            assert_eq!((&event["sources"][0], &event["target"]), (&"a".into(), &"b".into()));
+        }
+    }
+    assert!(log.contains(r#""event":"started""#), "{log}");
     let output = home.run(&["cp", "--json", "--log-file", "no/such/place", "a", "c"]);
     assert_eq!((code(&output), &done(&output)["error"]["kind"]), (2, &"usage".into()));
     assert!(!exists(&home.path("c")));
+}
+
+#[test]
+fn a_name_is_one_line_and_says_what_it_is() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let home = Home::new();
+    let names: [&[u8]; 5] =
+        [b"x\nmoved     y", "gpj.\u{202e}exe".as_bytes(), b"a\xc2\x9bb", b"n\xff", b"n\xfe"];
+    std::fs::create_dir(home.path("src")).expect("empty");
+    for name in names {
+        std::fs::write(home.path("src").join(OsStr::from_bytes(name)), b"x").expect("written");
+    }
+    // One that cannot be opened is told of at the end.
+    let mut none = home.command();
+    none.args(["cp", "-v"]).arg(OsStr::from_bytes(b"no\nmoved z\xe2\x80\xae"));
+    let none = none.arg("c").output().expect("the command starts");
+    let output = home.run(&["cp", "-v", "-r", "src", "dst"]);
+    let said = [stderr(&output), stderr(&none)].concat();
+    for bad in ['\u{202e}', '\u{9b}', '\u{fffd}'] {
+        assert!(!said.contains(bad), "{said:?}");
+    }
+    assert!(
+        !said.lines().any(|line| line.starts_with("moved     y") || line == "moved z"),
+        "{said}"
+    );
+    for shown in ["x\\nmoved     y", "gpj.\\u{202e}exe", "n\\xff", "n\\xfe"] {
+        assert_eq!(said.lines().filter(|line| line.contains(shown)).count(), 1, "{shown}: {said}");
+    }
+    let output = home.run(&["cp", "--json", "-v", "-r", "src", "again"]);
+    let events: Vec<serde_json::Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|event: &serde_json::Value| event["event"] == "file")
+        .collect();
+    let bytes: Vec<&str> = events.iter().filter_map(|e| e["path_bytes"].as_str()).collect();
+    // base64 of src/n and the byte.
+    for wanted in ["c3JjL27/", "c3JjL27+"] {
+        assert_eq!(bytes.iter().filter(|b| **b == wanted).count(), 1, "{bytes:?}");
+    }
+    assert_eq!(bytes.len(), 2, "only where it is needed: {bytes:?}");
 }
 
 #[test]

@@ -377,3 +377,58 @@ fn what_the_server_says_of_the_whole_is_compared() {
     let output = fetch(&home, &[&server.url("x"), "z"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
+
+/// All that the command left behind in its state directory, and all that it said.
+fn traces(home: &Home, outputs: &[&Output], log: &std::path::Path) -> Vec<u8> {
+    let mut all = std::fs::read(log).unwrap_or_default();
+    let mut dirs = vec![home.state()];
+    while let Some(dir) = dirs.pop() {
+        for item in std::fs::read_dir(dir).expect("readable").flatten() {
+            match item.path() {
+                path if path.is_dir() => dirs.push(path),
+                path => all.extend(std::fs::read(path).expect("readable")),
+            }
+        }
+    }
+    for output in outputs {
+        all.extend_from_slice(&output.stdout);
+        all.extend_from_slice(&output.stderr);
+    }
+    all
+}
+
+#[test]
+fn the_secrets_of_a_signed_address_are_not_kept_or_shown() {
+    let body = noise(300_000);
+    let server = Server::new(move |asked, _| match asked.path.split('?').next() {
+        Some("/gone") => Said::new(404),
+        Some("/away") => Said::new(302).with("Location", "ftp://me:5ecre7@h/x?sig=5ecre7"),
+        Some("/busy") => Said::new(503),
+        _ => Said::file(asked, &body, "\"one\"").with("Last-Modified", DATE),
+    });
+    let home = Home::new();
+    let log = home.path("log");
+    let outputs: Vec<Output> = ["file", "gone", "away", "busy"]
+        .iter()
+        .map(|name| {
+            let url = server.url(&format!("{name}?X-Amz-Signature=5ecre7&X-Amz-Expires=9"));
+            let flags = ["--retries", "0", "-v", "--explain", "--log-file"];
+            let mut command = command(&home);
+            command.args(["cp", "--json"]).args(flags).arg(&log).args([&url, "."]);
+            command.output().expect("the command starts")
+        })
+        .collect();
+    assert_eq!(code(&outputs[0]), 0, "{}", stderr(&outputs[0]));
+    assert!(outputs[1..].iter().all(|output| code(output) != 0));
+    let login = home.run(&["cp", "https://me:5ecre7@h.example/x", "."]);
+    let broken = home.run(&["cp", "https://me:5ecre7@h.example:x/x?sig=5ecre7", "."]);
+    let pt = home.run(&["cp", "pt://me:5ecre7@h.example/x", "."]);
+    let history = home.run(&["history", "--json"]);
+    let show = home.run(&["history"]);
+    let mut all: Vec<&Output> = outputs.iter().collect();
+    all.extend([&login, &broken, &pt, &history, &show]);
+    let traces = traces(&home, &all, &log);
+    let has = |text: &str| traces.windows(text.len()).any(|w| w == text.as_bytes());
+    assert!(has("/file?[redacted]"), "the address itself is told of");
+    assert!(!has("5ecre7"), "{}", String::from_utf8_lossy(&traces));
+}

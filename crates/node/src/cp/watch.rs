@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
         let transport = Mutex::new(name.to_owned());
         let ssh = |l: &Location| matches!(l, Location::Ssh { .. });
         let far = request.sources.iter().any(ssh) || ssh(&request.dest);
-        let to = String::from_utf8_lossy(request.dest.path()).into_owned();
+        let to = crate::paths::show(request.dest.path());
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
         let book = Book::open(request.row(), what, request.history.clone(), here, far);
         let asked = (request.options.rate_bps, request.streams);

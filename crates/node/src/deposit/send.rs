@@ -24,6 +24,8 @@ use super::ticket::{Body, ClaimTicket};
 use crate::api::{
     NodeError, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, StopHandle, TransportShare,
 };
+use crate::history::{self, Keep, Kind, Role, Row, Side};
+use crate::paths::show;
 use crate::source::{Collected, SourceSpec, collect};
 use crate::{keys, statefile};
 use produce::{Produced, Record, produce};
@@ -57,6 +59,8 @@ pub struct SendRequest {
     pub buffers: Option<ByteCount>,
     /// How often to begin again after a temporary failure in which nothing moved.
     pub retries: u32,
+    /// Where its row goes.
+    pub history: Keep,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -75,6 +79,37 @@ pub struct Sent {
 /// # Errors
 /// What failed before anything was sent; later failures are in the outcome.
 pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
+    let mut row = row(request);
+    let mut result = deposit(request, reporter);
+    match &mut result {
+        Ok(sent) => {
+            history::finish_cp(&mut row, &sent.outcome);
+            sent.outcome.id.clone_from(&row.id);
+        }
+        Err(error) => history::finish_failed(&mut row, error.kind, &error.text),
+    }
+    if let Some(text) = history::keep(&request.history, &row) {
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+    result
+}
+
+/// The row that a request begins.
+fn row(request: &SendRequest) -> Row {
+    let mut row = history::begin(Kind::Cp, Side::Caller);
+    row.role = Role::Source;
+    row.from_host.clone_from(&row.host);
+    row.to_host = request.plan.depots.first().map(|d| d.place.to_string()).unwrap_or_default();
+    row.source = match request.sources.as_slice() {
+        [] => "-".to_owned(),
+        [one] => show(one),
+        [first, rest @ ..] => format!("{} and {} more", show(first), rest.len()),
+    };
+    row.target = format!("depots {}", request.plan);
+    row
+}
+
+fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
     let begun = clock::now();
     let spec = match request.sources.as_slice() {
         [] => SourceSpec::Stdin(request.name.clone()),
@@ -106,7 +141,10 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
         started: clock::now(),
     };
     let ended = sender.run();
-    let (sent, resumed) = (sender.sent, sender.begun.unwrap_or(0));
+    let resumed = sender.begun.unwrap_or(0);
+    // What a depot that refuses never kept was not moved, however much was sent to it.
+    let safe = sender.safe.saturating_sub(resumed).saturating_mul(RECORD as u64);
+    let sent = if ended.is_ok() { sender.sent } else { sender.sent.min(safe) };
     let begun_there = sender.begun.is_some();
     let produced = produced.lock().clone();
     let size = |kind: &EntryKind| match kind {
@@ -123,13 +161,17 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
         bytes: bytes + produced.stream,
         bytes_moved: sent,
         entries: (collected.entries.len() as u64).saturating_sub(produced.failed.len() as u64),
-        files_moved: packed.files.len() as u64 + u64::from(packed.stream.is_some()),
+        files_moved: match ended {
+            Ok(()) => packed.files.len() as u64 + u64::from(packed.stream.is_some()),
+            Err(_) => 0,
+        },
         bytes_resumed: resumed.saturating_mul(RECORD as u64),
         failed: failures,
         vanished: vanished as u64,
         ..Summary::default()
     };
     outcome.shares = vec![TransportShare { name: "depots".to_owned(), bytes: ByteCount(sent) }];
+    outcome.shares.retain(|share| share.bytes > ByteCount::ZERO);
     outcome.elapsed = clock::now().since(begun);
     if let Err(failure) = ended {
         let passes = matches!(failure.kind, FailureKind::Temporary | FailureKind::Cancelled);

@@ -137,7 +137,7 @@ impl Observer for Called {
             return;
         }
         let mut row = begin(kind, Side::Called);
-        let first = open.paths.first().map(|path| String::from_utf8_lossy(path).into_owned());
+        let first = open.paths.first().map(|path| crate::paths::show(path));
         let more = open.paths.len().saturating_sub(1);
         let paths = match (first, more) {
             (None, _) => String::new(),

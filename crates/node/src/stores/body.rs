@@ -63,6 +63,8 @@ pub(super) struct Part {
 /// A request's body.
 pub(super) struct Outgoing {
     what: What,
+    /// Of a part of a file, if somebody made it.
+    sha256: Option<[u8; 32]>,
     sent: Arc<AtomicU64>,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -80,12 +82,23 @@ impl Outgoing {
 
     /// These bytes.
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self { what: What::Bytes(bytes.into()), sent: Arc::default(), pause: None }
+        Self { what: What::Bytes(bytes.into()), sha256: None, sent: Arc::default(), pause: None }
     }
 
-    /// Part of a file.
-    pub(super) fn part(part: Part) -> Self {
-        Self { what: What::Part(part), sent: Arc::default(), pause: None }
+    /// Part of a file, and the SHA-256 digest of its bytes if that is known.
+    pub(super) fn part(part: Part, sha256: Option<[u8; 32]>) -> Self {
+        Self { what: What::Part(part), sha256, sent: Arc::default(), pause: None }
+    }
+
+    /// The SHA-256 digest of all its bytes; none for a part of a file that came without one.
+    pub(super) fn sha256(&self) -> Option<[u8; 32]> {
+        match &self.what {
+            What::Bytes(bytes) => {
+                let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+                digest.as_ref().try_into().ok()
+            }
+            What::Part(_) => self.sha256,
+        }
     }
 
     /// Counts what was taken of it.

@@ -292,7 +292,7 @@ impl Shared {
         &self,
         id: LineId,
         held: &'a mut Option<Connection>,
-        url: &url::Url,
+        url: &crate::weburl::WebUrl,
     ) -> Result<&'a mut Connection, Trouble> {
         if !held.as_ref().is_some_and(|held| held.is_for(url)) {
             *held = None;

@@ -9,12 +9,12 @@ use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::ByteCount;
 use percent_encoding::percent_decode_str;
-use url::Url;
 
 use super::answer::Trouble;
 use super::remote::{Place, Remote, probe};
 use super::s3::Bucket;
 use super::wire::Client;
+use crate::weburl::WebUrl;
 
 /// The name of what has none.
 const NAMELESS: &[u8] = b"index.html";
@@ -25,7 +25,7 @@ const MOST_OBJECTS: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// These addresses.
-    Web(Vec<Url>),
+    Web(Vec<WebUrl>),
     /// These keys of a bucket, or what lies below them.
     Keys(Arc<Bucket>, Vec<String>),
 }
@@ -94,7 +94,7 @@ fn now() -> Mtime {
 }
 
 /// The last part of an address as a file's name.
-pub(super) fn web_name(url: &Url) -> Vec<u8> {
+pub(super) fn web_name(url: &WebUrl) -> Vec<u8> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
     let fit = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_name_is_the_last_part_of_an_address() {
-        let name = |text: &str| String::from_utf8(web_name(&Url::parse(text).unwrap())).unwrap();
+        let name = |text: &str| String::from_utf8(web_name(&WebUrl::parse(text).unwrap())).unwrap();
         assert_eq!(name("https://h/a/b%20c.iso?x=/y#z"), "b c.iso");
         for nameless in ["https://h", "https://h/a/", "https://h/%2e%2e", "https://h/..%2fx"] {
             assert_eq!(name(nameless), "index.html", "{nameless}");

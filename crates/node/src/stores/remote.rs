@@ -11,13 +11,13 @@ use packtrain_io::clock;
 use packtrain_object::EntryId;
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
-use url::Url;
 
 use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
 use super::s3::Bucket;
 use super::sums::Sum;
 use super::wire::{Client, Headers};
+use crate::weburl::{WebUrl, redact};
 
 /// Redirections followed, one after the other.
 const MOST_REDIRECTS: u32 = 10;
@@ -28,7 +28,7 @@ const MOST_PAUSES: u32 = 4;
 #[derive(Debug)]
 pub(super) enum Place {
     /// At an address, which may lead to another one.
-    Web { asked: Url, at: Mutex<Url> },
+    Web { asked: WebUrl, at: Mutex<WebUrl> },
     /// In a bucket, under this key.
     Bucket(Arc<Bucket>, String),
 }
@@ -53,7 +53,7 @@ pub(super) type Objects = Arc<Mutex<HashMap<EntryId, Arc<Remote>>>>;
 
 impl Remote {
     /// What asks for these bytes of it, or for all.
-    pub(super) fn request(&self, part: Option<&Range<u64>>) -> (Url, Headers) {
+    pub(super) fn request(&self, part: Option<&Range<u64>>) -> (WebUrl, Headers) {
         let mut headers = Headers::new();
         if let Some(part) = part {
             let range = format!("bytes={}-{}", part.start, part.end - 1);
@@ -64,7 +64,11 @@ impl Remote {
         }
         match &self.place {
             Place::Web { at, .. } => (at.lock().clone(), headers),
-            Place::Bucket(bucket, key) => (bucket.get(key), headers),
+            Place::Bucket(bucket, key) => {
+                let url = bucket.get(key);
+                bucket.sign(&Method::GET, &url, &mut headers, &Outgoing::none());
+                (url, headers)
+            }
         }
     }
 
@@ -94,7 +98,7 @@ fn value(name: header::HeaderName, text: &str) -> Option<(header::HeaderName, He
 
 /// Finds out what is at an address: with a request for its first byte, which says at once whether
 /// parts are given, how many bytes there are, and which version.
-pub(super) async fn probe(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
+pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
     let mut pauses = 0;
     loop {
         match probe_once(client, asked).await {
@@ -108,7 +112,7 @@ pub(super) async fn probe(client: &Client, asked: &Url) -> Result<Remote, Troubl
     }
 }
 
-async fn probe_once(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
+async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
     let mut url = asked.clone();
     for _ in 0..=MOST_REDIRECTS {
         let mut connection = client.connect(&url).await?;
@@ -152,9 +156,9 @@ async fn probe_once(client: &Client, asked: &Url) -> Result<Remote, Trouble> {
 }
 
 /// Where a redirection leads.
-fn follow(from: &Url, to: &str) -> Result<Url, Trouble> {
+fn follow(from: &WebUrl, to: &str) -> Result<WebUrl, Trouble> {
     let refuse = |why: &str| {
-        let text = format!("{from}: the server sends us to {to}, {why}");
+        let text = format!("{from}: the server sends us to {}, {why}", redact(to));
         Trouble::never(FailureKind::Unreadable, text)
     };
     let next = from.join(to).map_err(|_| refuse("which is no address"))?;
@@ -173,11 +177,16 @@ mod tests {
 
     #[test]
     fn redirections_do_not_leave_encryption() {
-        let from = |text: &str| Url::parse(text).unwrap();
+        let from = |text: &str| WebUrl::parse(text).unwrap();
         let secure = from("https://a.example/x/y");
-        assert_eq!(follow(&secure, "../z?q").unwrap().as_str(), "https://a.example/z?q");
-        assert_eq!(follow(&secure, "https://b.example/").unwrap().host_str(), Some("b.example"));
-        assert!(follow(&secure, "http://a.example/x").is_err());
+        assert_eq!(
+            follow(&secure, "../z?q").unwrap().with_secrets().as_str(),
+            "https://a.example/z?q"
+        );
+        assert_eq!(follow(&secure, "https://b.example/").unwrap().host(), "b.example");
+        let refused = follow(&secure, "http://me:pw@a.example/x?sig=5ecre7").unwrap_err();
+        let text = refused.failure().text;
+        assert!(text.contains("http://[redacted]@a.example/x?[redacted]"), "{text}");
         assert!(follow(&from("http://a.example/"), "http://b.example/").is_ok());
         assert!(follow(&from("http://a.example/"), "file:///etc/passwd").is_err());
     }

@@ -1,12 +1,14 @@
 //! Buckets of S3 and of stores that speak like it: whose they are, how requests are signed, what
-//! is in them. Signing and the documents are `rusty-s3`'s; the requests go over our own streams.
+//! is in them. Addresses and documents are `rusty-s3`'s; `sign` signs in a header, and the requests go
+//! over our own streams.
 
 pub(super) mod profile;
+mod sign;
 
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, SystemTime};
 
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use packtrain_io::clock;
 use packtrain_transfer::{Failure, FailureKind};
@@ -18,10 +20,11 @@ use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
 use super::sums::Sum;
 use super::wire::{self, Client, Connection, Headers};
+use crate::weburl::{WebUrl, redact};
 use profile::Settings;
 
-/// How long a signed request is good for: longer than a run takes at any rate worth having.
-const GOOD_FOR: StdDuration = StdDuration::from_secs(6 * 3600);
+/// What `rusty-s3` wants to know of a signed address; without credentials it makes plain ones.
+const UNUSED: StdDuration = StdDuration::from_secs(1);
 /// Attempts at a document before it is given up.
 const TRIES: u32 = 5;
 
@@ -70,7 +73,19 @@ impl Bucket {
                 (format!("https://s3.{region}.amazonaws.com"), style)
             }
         };
-        let url = Url::parse(&endpoint).map_err(|e| bad(format!("endpoint {endpoint}: {e}")))?;
+        let url = Url::parse(&endpoint)
+            .map_err(|e| bad(format!("endpoint {}: {e}", redact(&endpoint))))?;
+        let login = !url.username().is_empty() || url.password().is_some();
+        if login || url.query().is_some() || url.fragment().is_some() {
+            let text = format!("endpoint {}: a login or a query is not sent", redact(&endpoint));
+            return Err(bad(text));
+        }
+        if let Some(credentials) = &settings.credentials {
+            let odd = |text: &str| HeaderValue::from_str(text).is_err();
+            if odd(credentials.key()) || credentials.token().is_some_and(odd) {
+                return Err(bad("the access key or the session token has odd characters".into()));
+            }
+        }
         let place = rusty_s3::Bucket::new(url, style, name.to_owned(), region)
             .map_err(|e| bad(e.to_string()))?;
         Ok(Self { place, credentials: settings.credentials })
@@ -91,22 +106,48 @@ impl Bucket {
         Ok(())
     }
 
-    pub(super) fn signer(&self) -> Option<&Credentials> {
-        self.credentials.as_ref()
+    /// The address of an object.
+    pub(super) fn get(&self, key: &str) -> WebUrl {
+        self.place.get_object(None, key).sign(UNUSED).into()
     }
 
-    /// The signed address of an object.
-    pub(super) fn get(&self, key: &str) -> Url {
-        self.place.get_object(self.signer(), key).sign(GOOD_FOR)
+    /// Adds the headers that say who asks. Without credentials nothing is added.
+    pub(super) fn sign(
+        &self,
+        method: &Method,
+        url: &WebUrl,
+        headers: &mut Headers,
+        body: &Outgoing,
+    ) {
+        let Some(credentials) = &self.credentials else { return };
+        // TLS protects the body already; in clear nothing else does.
+        let payload = match url.scheme() {
+            "https" => None,
+            _ => body.sha256().map(|digest| sign::hex(&digest)),
+        };
+        let request = sign::Request {
+            method,
+            url: url.with_secrets(),
+            region: self.place.region(),
+            payload: payload.as_deref().unwrap_or(sign::UNSIGNED),
+            at: clock::wall(),
+        };
+        // `open` has seen that the credentials fit into headers.
+        let _ = sign::sign(&request, credentials, headers);
+    }
+
+    /// Whether bodies go over a connection that does not protect them.
+    pub(super) fn in_clear(&self) -> bool {
+        self.credentials.is_some() && self.place.base_url().scheme() != "https"
     }
 
     /// What is known of an object.
     pub(super) async fn head(&self, client: &Client, key: &str) -> Result<Head, Trouble> {
         self.check(key).map_err(Trouble::Never)?;
         let name = self.show(key);
-        let mut action = self.place.head_object(self.signer(), key);
+        let mut action = self.place.head_object(None, key);
         action.headers_mut().insert("x-amz-checksum-mode", "ENABLED");
-        let (url, headers) = signed(&action);
+        let (url, headers) = plain(&action);
         let answer = self.ask(client, Method::HEAD, &url, &headers, &name).await?;
         let headers = answer.headers;
         let size = answer::length(&headers).ok_or_else(|| {
@@ -130,12 +171,12 @@ impl Bucket {
         let mut all: Vec<Listed> = Vec::new();
         let mut token: Option<String> = None;
         loop {
-            let mut action = self.place.list_objects_v2(self.signer());
+            let mut action = self.place.list_objects_v2(None);
             action.with_prefix(prefix.to_owned());
             if let Some(token) = &token {
                 action.with_continuation_token(token.clone());
             }
-            let (url, headers) = signed(&action);
+            let (url, headers) = plain(&action);
             let answer = self.ask(client, Method::GET, &url, &headers, &name).await?;
             let text = String::from_utf8(answer.document).map_err(|e| odd(e.to_string()))?;
             let page = ListObjectsV2::parse_response(&text).map_err(|e| odd(e.to_string()))?;
@@ -163,7 +204,7 @@ impl Bucket {
         &self,
         client: &Client,
         method: Method,
-        url: &Url,
+        url: &WebUrl,
         headers: &Headers,
         name: &str,
     ) -> Result<Answer, Trouble> {
@@ -185,7 +226,7 @@ impl Bucket {
         &self,
         client: &Client,
         method: Method,
-        url: &Url,
+        url: &WebUrl,
         headers: &Headers,
         name: &str,
     ) -> Result<Answer, Trouble> {
@@ -198,12 +239,15 @@ impl Bucket {
         &self,
         connection: &mut Connection,
         method: Method,
-        url: &Url,
+        url: &WebUrl,
         headers: &Headers,
         body: Outgoing,
         name: &str,
     ) -> Result<Answer, Trouble> {
-        let answer = connection.ask(method, url, headers, body).await?;
+        let mut headers = headers.clone();
+        // Each try has its own time, after which the store counts the minutes.
+        self.sign(&method, url, &mut headers, &body);
+        let answer = connection.ask(method, url, &headers, body).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let mut body = answer.into_body();
         let document = wire::document(&mut body, name).await?;
@@ -247,9 +291,9 @@ pub(super) struct Answer {
     pub(super) document: Vec<u8>,
 }
 
-/// The address that an action is signed to, and the headers that were signed with it.
-pub(super) fn signed<'a>(action: &(impl S3Action<'a> + Clone)) -> (Url, Headers) {
-    let url = action.sign(GOOD_FOR);
+/// The address of an action and its headers, not signed yet.
+pub(super) fn plain<'a>(action: &(impl S3Action<'a> + Clone)) -> (WebUrl, Headers) {
+    let url = action.sign(UNUSED).into();
     let mut action = action.clone();
     let headers = action
         .headers_mut()

@@ -21,12 +21,12 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
-use url::Url;
 
 use super::answer::Trouble;
 use super::body::Outgoing;
 use crate::runtime;
 use crate::transports::TcpSettings;
+use crate::weburl::WebUrl;
 
 /// A connection and its TLS handshake take no longer.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Connects to the server of `url`.
-    pub(super) async fn connect(&self, url: &Url) -> Result<Connection, Trouble> {
+    pub(super) async fn connect(&self, url: &WebUrl) -> Result<Connection, Trouble> {
         let limit = CONNECT.to_std();
         let connected = tokio::time::timeout(limit, self.open(url)).await;
         connected.unwrap_or_else(|_| {
@@ -74,8 +74,8 @@ impl Client {
         })
     }
 
-    async fn open(&self, url: &Url) -> Result<Connection, Trouble> {
-        let uri: Uri = url.as_str().parse().map_err(|_| unfit(url))?;
+    async fn open(&self, url: &WebUrl) -> Result<Connection, Trouble> {
+        let uri: Uri = url.with_secrets().as_str().parse().map_err(|_| unfit(url))?;
         let (host, port) = authority(url)?;
         let secure = url.scheme() == "https";
         let proxy = self.proxies.intercept(&uri);
@@ -142,7 +142,7 @@ fn trust() -> Result<Arc<ClientConfig>, Trouble> {
     Ok(Arc::new(config))
 }
 
-fn tls(url: &Url, error: &std::io::Error) -> Trouble {
+fn tls(url: &WebUrl, error: &std::io::Error) -> Trouble {
     let text = format!("{}: TLS: {error}", site(url));
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
@@ -154,21 +154,21 @@ fn tls(url: &Url, error: &std::io::Error) -> Trouble {
     }
 }
 
-fn unfit(url: &Url) -> Trouble {
+fn unfit(url: &WebUrl) -> Trouble {
     Trouble::never(FailureKind::Usage, format!("{url}: no address that can be asked"))
 }
 
 /// Host and port of a URL, the host as it was written.
-fn authority(url: &Url) -> Result<(String, u16), Trouble> {
-    let host = url.host_str().ok_or_else(|| unfit(url))?;
-    let port = url.port_or_known_default().ok_or_else(|| unfit(url))?;
+fn authority(url: &WebUrl) -> Result<(String, u16), Trouble> {
+    let host = url.with_secrets().host_str().ok_or_else(|| unfit(url))?;
+    let port = url.with_secrets().port_or_known_default().ok_or_else(|| unfit(url))?;
     Ok((host.to_owned(), port))
 }
 
 /// The server of a URL, for people.
-pub(super) fn site(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("?");
-    match url.port() {
+pub(super) fn site(url: &WebUrl) -> String {
+    let host = url.with_secrets().host_str().unwrap_or("?");
+    match url.with_secrets().port() {
         Some(port) => format!("{}://{host}:{port}", url.scheme()),
         None => format!("{}://{host}", url.scheme()),
     }
@@ -264,7 +264,7 @@ impl Connection {
     }
 
     /// Whether it can take another request for this server.
-    pub(super) fn is_for(&self, url: &Url) -> bool {
+    pub(super) fn is_for(&self, url: &WebUrl) -> bool {
         self.site == site(url) && !self.sender.is_closed()
     }
 
@@ -272,18 +272,15 @@ impl Connection {
     pub(super) async fn ask(
         &mut self,
         method: Method,
-        url: &Url,
+        url: &WebUrl,
         headers: &Headers,
         body: Outgoing,
     ) -> Result<Response<Incoming>, Trouble> {
         let (host, _) = authority(url)?;
-        let host = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-        let target = match (&self.through, url.query()) {
-            (Some(_), _) => {
-                let mut whole = url.clone();
-                whole.set_fragment(None);
-                whole.to_string()
-            }
+        let whole = url.with_secrets();
+        let host = whole.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let target = match (&self.through, whole.query()) {
+            (Some(_), _) => whole.to_string(),
             (None, Some(query)) => format!("{}?{query}", url.path()),
             (None, None) => url.path().to_owned(),
         };

@@ -17,8 +17,8 @@ use packtrain_units::{ByteCount, Duration};
 
 use super::{LONGEST_NAME, LOOK, address, failure, in_clear, options};
 use crate::api::{
-    NodeError, Notice, NoticeLevel, Outcome, ServeReporter, StopHandle, TransportShare,
-    Udt4ServeRequest,
+    Direction, NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServedTransfer, StopHandle,
+    TransportShare, Udt4ServeRequest,
 };
 use crate::control::{spawn, step_back};
 use crate::history::{self, Keep, Kind, Role, Side};
@@ -41,8 +41,15 @@ const RECEIVE_BUFFER: ByteCount = ByteCount(256 << 10);
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
 
-/// What came of a client: what it asked for and how much it was sent.
-type Served = Result<(Vec<u8>, u64), Failure>;
+/// What came of a client.
+#[derive(Default)]
+struct Served {
+    /// What it asked for, if it came to that.
+    name: Option<Vec<u8>>,
+    /// How much of it was handed to the connection.
+    bytes: u64,
+    failure: Option<Failure>,
+}
 
 /// Serves files below a directory until asked to stop.
 ///
@@ -86,22 +93,27 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
         spawn("pt-udt4", move || {
             step_back();
             let begun = clock::now();
-            let served = one(&socket, peer, &root, &stop);
-            match &served {
-                Ok(_) => {}
+            let mut served = Served::default();
+            served.failure = one(&socket, peer, &root, &stop, &mut served).err();
+            match &served.failure {
+                None => {}
                 // It is gone, or takes nothing: what it was sent is not kept for it.
-                Err(failure) if failure.kind == FailureKind::Temporary => socket.abort(),
-                Err(_) => drop(socket.close()),
+                Some(failure) if failure.kind == FailureKind::Temporary => socket.abort(),
+                Some(_) => drop(socket.close()),
             }
             drop(socket);
-            clients.leave(peer.ip());
+            // Told before it leaves: who waits for the last to leave has heard of it then.
             let _ = tell.send((peer, clock::now().since(begun), served));
+            clients.leave(peer.ip());
         });
     }
     // Those who are cut off are told so before the process ends.
     let late = clock::now() + LAST_WORDS;
     while !clients.lock().is_empty() && clock::now() < late {
         std::thread::sleep((LOOK / 10).to_std());
+    }
+    for (peer, took, served) in told.try_iter() {
+        report(reporter, &request.history, peer, took, served);
     }
     Ok(())
 }
@@ -146,52 +158,61 @@ fn report(
     (row.role, row.peer) = (Role::Source, peer.to_string());
     (row.from_host, row.to_host) = (row.host.clone(), peer.ip().to_canonical().to_string());
     "udt4".clone_into(&mut row.transport);
-    match served {
-        Ok((name, bytes)) => {
-            let text = format!("{peer} asked for {}", show(&name));
-            reporter.notice(&Notice::new(NoticeLevel::Info, text));
-            let outcome = Outcome {
-                summary: Summary {
-                    bytes,
-                    bytes_moved: bytes,
-                    entries: 1,
-                    files_moved: 1,
-                    ..Summary::default()
-                },
-                elapsed,
-                transport: "udt4".to_owned(),
-                shares: vec![TransportShare { name: "udt4".into(), bytes: ByteCount(bytes) }],
-                ..Outcome::default()
-            };
-            row.source = String::from_utf8_lossy(&name).into_owned();
-            history::finish_cp(&mut row, &outcome);
-            reporter.finished(&peer.to_string(), &outcome);
-        }
-        Err(failure) => {
-            history::finish_failed(&mut row, failure.kind, &failure.text);
-            reporter.notice(&Notice::new(NoticeLevel::Warning, failure.to_string()));
-        }
+    let Served { name, bytes, failure } = served;
+    if let Some(name) = &name {
+        row.source = show(name);
+        let text = format!("{peer} asked for {}", row.source);
+        reporter.notice(&Notice::new(NoticeLevel::Info, text));
     }
+    let whole = u64::from(failure.is_none());
+    let outcome = Outcome {
+        summary: Summary {
+            bytes,
+            bytes_moved: bytes,
+            entries: whole,
+            files_moved: whole,
+            failed: 1 - whole,
+            ..Summary::default()
+        },
+        elapsed,
+        transport: "udt4".to_owned(),
+        shares: vec![TransportShare { name: "udt4".into(), bytes: ByteCount(bytes) }],
+        failure,
+        ..Outcome::default()
+    };
+    history::finish_cp(&mut row, &outcome);
+    reporter.finished(&ServedTransfer {
+        peer: &row.peer,
+        path: &row.source,
+        direction: Direction::Out,
+        outcome: &outcome,
+    });
     row.elapsed = elapsed;
     if let Some(text) = history::keep(keep, &row) {
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
     }
 }
 
-/// Serves one client.
-fn one(socket: &Socket, peer: SocketAddr, root: &Root, stop: &StopHandle) -> Served {
+/// Serves one client and notes in `served` how far it came.
+fn one(
+    socket: &Socket,
+    peer: SocketAddr,
+    root: &Root,
+    stop: &StopHandle,
+    served: &mut Served,
+) -> Result<(), Failure> {
     socket.set_recv_timeout(Some(LOOK));
     socket.set_send_timeout(Some(PATIENCE));
     let failed = |e: &Error| failure(&peer, e);
-    let name = asked(socket, peer, stop)?;
-    let opened = open(root, &name);
+    let name = &*served.name.insert(asked(socket, peer, stop)?);
+    let opened = open(root, name);
     let size = opened.as_ref().map_or(-1, |(_, size)| *size);
     socket.send_all(&size.to_ne_bytes()).map_err(|e| failed(&e))?;
     let (mut file, size) = match opened {
         Ok((file, size)) => (file, size as u64),
         Err(why) => {
             let _ = socket.close();
-            let text = format!("{peer} asked for {}: {why}", show(&name));
+            let text = format!("{peer} asked for {}: {why}", show(name));
             return Err(Failure::new(FailureKind::SourceMissing, text));
         }
     };
@@ -204,17 +225,17 @@ fn one(socket: &Socket, peer: SocketAddr, root: &Root, stop: &StopHandle) -> Ser
         let want = piece.len().min((size - at).try_into().unwrap_or(usize::MAX));
         let got = file
             .read(&mut piece[..want])
-            .map_err(|e| Failure::new(FailureKind::Unreadable, format!("{}: {e}", show(&name))))?;
+            .map_err(|e| Failure::new(FailureKind::Unreadable, format!("{}: {e}", show(name))))?;
         if got == 0 {
             // The client waits for more than there is; closing tells it.
-            let text = format!("{} became shorter while {peer} read it", show(&name));
+            let text = format!("{} became shorter while {peer} read it", show(name));
             return Err(Failure::new(FailureKind::Changed, text));
         }
         socket.send_all(&piece[..got]).map_err(|e| failed(&e))?;
         at += got as u64;
+        served.bytes = at;
     }
-    socket.close().map_err(|e| failed(&e))?;
-    Ok((name, at))
+    socket.close().map_err(|e| failed(&e))
 }
 
 /// The name that a client asks for.

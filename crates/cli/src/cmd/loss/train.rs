@@ -1,5 +1,6 @@
 //! `packtrain loss train`.
 
+use packtrain_units::date;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
@@ -13,7 +14,6 @@ use super::report;
 use crate::args::LossTrainArgs;
 use crate::cmd::input::Input;
 use crate::exit::{Code, Exit, say};
-use crate::out::date;
 
 /// `packtrain loss train`.
 pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {

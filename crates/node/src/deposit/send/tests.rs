@@ -77,6 +77,7 @@ fn sent(
         rate: None,
         buffers: None,
         retries: 0,
+        history: Keep::default(),
         stop,
     };
     let mut sender = Sender {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use hyper::Method;
 use hyper::header::HeaderMap;
 use md5::{Digest as _, Md5};
@@ -13,16 +14,16 @@ use packtrain_units::ByteCount;
 use rusty_s3::actions::{
     CompleteMultipartUploadResponse, CreateMultipartUpload, ListParts, S3Action,
 };
-use url::Url;
 
 use super::desk::{self, Job, Upload, WHOLE};
 use super::memory::{self, Begun};
 use super::{Item, News, Work};
 use crate::stores::answer::{self, Trouble};
 use crate::stores::body::{Outgoing, Part};
-use crate::stores::s3::{Answer, signed};
+use crate::stores::s3::{Answer, plain};
 use crate::stores::wire::{Connection, Headers};
 use crate::transports::LineId;
+use crate::weburl::WebUrl;
 
 /// Where the time of a file is kept, as rclone keeps it: seconds since 1970.
 const MTIME: &str = "x-amz-meta-mtime";
@@ -49,7 +50,7 @@ impl Put<'_> {
     async fn ask(
         &mut self,
         method: Method,
-        (url, headers): (Url, Headers),
+        (url, headers): (WebUrl, Headers),
         body: Outgoing,
         name: &str,
     ) -> Result<Answer, Trouble> {
@@ -66,10 +67,10 @@ impl Put<'_> {
     /// What the store has under the key; none if nothing.
     async fn head(&mut self, item: &Item) -> Result<Option<HeaderMap>, Trouble> {
         let bucket = &self.work.bucket;
-        let mut action = bucket.place.head_object(bucket.signer(), &item.key);
+        let mut action = bucket.place.head_object(None, &item.key);
         action.headers_mut().insert("x-amz-checksum-mode", "ENABLED");
-        let signed = signed(&action);
-        match self.ask(Method::HEAD, signed, Outgoing::none(), &item.name).await {
+        let request = plain(&action);
+        match self.ask(Method::HEAD, request, Outgoing::none(), &item.name).await {
             Ok(answer) => Ok(Some(answer.headers)),
             // Who may not list a bucket is told 403 of what is not there.
             Err(Trouble::Never(f))
@@ -106,24 +107,30 @@ impl Put<'_> {
     /// A small file, in one request.
     async fn whole(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
         let file = self.work.open(item)?;
-        let digest = digest(&file, item, 0..item.size.get())?;
         let bucket = &self.work.bucket;
-        let mut action = bucket.place.put_object(bucket.signer(), &item.key);
-        action.headers_mut().insert("content-md5", encoded(&digest));
+        let digest = digest(&file, item, 0..item.size.get(), bucket.in_clear())?;
+        let mut action = bucket.place.put_object(None, &item.key);
+        action.headers_mut().insert("content-md5", encoded(&digest.md5));
         if let Some(mtime) = self.work.mtime(item) {
             action.headers_mut().insert(MTIME, mtime);
         }
-        let body = self.body(&file, 0..item.size.get());
-        let answer = self.ask(Method::PUT, signed(&action), body, &item.name).await?;
-        check_tag(&answer.headers, &hex(&digest), &item.name)?;
+        let body = self.body(&file, 0..item.size.get(), digest.sha256);
+        let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
+        check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
         self.work.tell(News::Bytes(item.size));
         self.work.tell(News::Done(n, FileReport::Moved));
         Ok(())
     }
 
-    fn body(&self, file: &Arc<SourceFile>, range: std::ops::Range<u64>) -> Outgoing {
+    fn body(
+        &self,
+        file: &Arc<SourceFile>,
+        range: std::ops::Range<u64>,
+        sha256: Option<[u8; 32]>,
+    ) -> Outgoing {
         let (file, pace) = (Arc::clone(file), Arc::clone(&self.work.pace));
-        Outgoing::part(Part { file, at: range.start, left: range.end - range.start, pace })
+        let part = Part { file, at: range.start, left: range.end - range.start, pace };
+        Outgoing::part(part, sha256)
     }
 
     /// A large file: goes on with what an earlier run left, or begins.
@@ -156,11 +163,11 @@ impl Put<'_> {
             }
         }
         let bucket = &self.work.bucket;
-        let mut action = bucket.place.create_multipart_upload(bucket.signer(), &item.key);
+        let mut action = bucket.place.create_multipart_upload(None, &item.key);
         if let Some(mtime) = self.work.mtime(item) {
             action.headers_mut().insert(MTIME, mtime);
         }
-        let answer = self.ask(Method::POST, signed(&action), Outgoing::none(), &item.name).await?;
+        let answer = self.ask(Method::POST, plain(&action), Outgoing::none(), &item.name).await?;
         let text = String::from_utf8_lossy(&answer.document);
         let created = CreateMultipartUpload::parse_response(&text).map_err(|e| odd(item, &e))?;
         let id = created.upload_id().to_owned();
@@ -182,11 +189,11 @@ impl Put<'_> {
         let file = self.work.open(item)?;
         loop {
             let bucket = &self.work.bucket;
-            let mut action = bucket.place.list_parts(bucket.signer(), &item.key, upload);
+            let mut action = bucket.place.list_parts(None, &item.key, upload);
             if let Some(marker) = marker {
                 action.set_part_number_marker(marker);
             }
-            let asked = self.ask(Method::GET, signed(&action), Outgoing::none(), &item.name).await;
+            let asked = self.ask(Method::GET, plain(&action), Outgoing::none(), &item.name).await;
             let answer = match asked {
                 Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => return Ok(None),
                 other => other?,
@@ -199,7 +206,8 @@ impl Put<'_> {
                 let range = desk::part_range(item.size, part, n);
                 let trusted = self.work.options.resume == Resume::Trust;
                 let right = one.size == range.end - range.start
-                    && (trusted || plain(&one.etag) == hex(&digest(&file, item, range)?));
+                    && (trusted
+                        || unquoted(&one.etag) == hex(&digest(&file, item, range, false)?.md5));
                 if right {
                     resumed += one.size;
                     *slot = Some(one.etag.clone());
@@ -219,15 +227,15 @@ impl Put<'_> {
         let Some(upload) = self.work.desk().upload(n) else { return Ok(()) };
         let range = desk::part_range(item.size, upload.part, part);
         let file = self.work.open(item)?;
-        let digest = digest(&file, item, range.clone())?;
         let bucket = &self.work.bucket;
+        let digest = digest(&file, item, range.clone(), bucket.in_clear())?;
         let number = u16::try_from(part + 1).unwrap_or(u16::MAX);
-        let mut action = bucket.place.upload_part(bucket.signer(), &item.key, number, &upload.id);
-        action.headers_mut().insert("content-md5", encoded(&digest));
+        let mut action = bucket.place.upload_part(None, &item.key, number, &upload.id);
+        action.headers_mut().insert("content-md5", encoded(&digest.md5));
         let size = ByteCount(range.end - range.start);
-        let body = self.body(&file, range);
-        let answer = self.ask(Method::PUT, signed(&action), body, &item.name).await?;
-        let tag = check_tag(&answer.headers, &hex(&digest), &item.name)?;
+        let body = self.body(&file, range, digest.sha256);
+        let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
+        let tag = check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
         self.work.tell(News::Bytes(size));
         self.work.desk().sent(n, part, tag);
         Ok(())
@@ -241,9 +249,8 @@ impl Put<'_> {
         let tags: Vec<String> = upload.tags.into_iter().flatten().collect();
         let bucket = &self.work.bucket;
         let all = tags.iter().map(String::as_str);
-        let action =
-            bucket.place.complete_multipart_upload(bucket.signer(), &item.key, &upload.id, all);
-        let to = (action.sign(std::time::Duration::from_secs(3600)), Headers::new());
+        let action = bucket.place.complete_multipart_upload(None, &item.key, &upload.id, all);
+        let to = (action.sign(std::time::Duration::from_secs(1)).into(), Headers::new());
         let body = Outgoing::bytes(action.body());
         let said = match self.ask(Method::POST, to, body, &item.name).await {
             Ok(answer) if is_complete(&answer.document) => true,
@@ -268,7 +275,7 @@ impl Put<'_> {
         if answer::length(&headers) != Some(item.size.get()) {
             return Err(wrong(&item.name, "it has another size"));
         }
-        let told = answer::text(&headers, "etag").map(|tag| plain(&tag)).unwrap_or_default();
+        let told = answer::text(&headers, "etag").map(|tag| unquoted(&tag)).unwrap_or_default();
         if let (Some(wanted), true) = (together(&tags), told.contains('-'))
             && wanted != told
         {
@@ -287,8 +294,8 @@ impl Put<'_> {
     /// Gives an upload up, so that nobody pays for its parts.
     pub(super) async fn abort(&mut self, item: &Item, upload: &str) {
         let bucket = &self.work.bucket;
-        let action = bucket.place.abort_multipart_upload(bucket.signer(), &item.key, upload);
-        let _ = self.ask(Method::DELETE, signed(&action), Outgoing::none(), &item.name).await;
+        let action = bucket.place.abort_multipart_upload(None, &item.key, upload);
+        let _ = self.ask(Method::DELETE, plain(&action), Outgoing::none(), &item.name).await;
         memory::forget(bucket.place.object_url(&item.key).as_str());
     }
 }
@@ -339,7 +346,7 @@ fn check_tag(headers: &HeaderMap, digest: &str, name: &str) -> Result<String, Tr
     let coded = answer::text(headers, "x-amz-server-side-encryption")
         .is_some_and(|how| how.starts_with("aws:"))
         || headers.contains_key("x-amz-server-side-encryption-customer-algorithm");
-    let told = plain(&tag);
+    let told = unquoted(&tag);
     let is_digest = told.len() == 32 && told.bytes().all(|c| c.is_ascii_hexdigit());
     if is_digest && !coded && told != digest {
         return Err(wrong(name, "its digest is another"));
@@ -347,7 +354,7 @@ fn check_tag(headers: &HeaderMap, digest: &str, name: &str) -> Result<String, Tr
     Ok(tag)
 }
 
-fn plain(tag: &str) -> String {
+fn unquoted(tag: &str) -> String {
     tag.trim_matches('"').to_ascii_lowercase()
 }
 
@@ -355,7 +362,7 @@ fn plain(tag: &str) -> String {
 fn together(tags: &[String]) -> Option<String> {
     let mut all = Md5::new();
     for tag in tags {
-        let tag = plain(tag);
+        let tag = unquoted(tag);
         let bytes: Option<Vec<u8>> = (0..tag.len() / 2)
             .map(|n| u8::from_str_radix(tag.get(2 * n..2 * n + 2)?, 16).ok())
             .collect();
@@ -364,23 +371,39 @@ fn together(tags: &[String]) -> Option<String> {
     Some(format!("{}-{}", hex(&all.finalize()), tags.len()))
 }
 
-/// The digest that stores know, of part of a file that does not change meanwhile.
-fn digest(file: &SourceFile, item: &Item, range: std::ops::Range<u64>) -> Result<Vec<u8>, Trouble> {
+/// The digests that stores know, of part of a file that does not change meanwhile.
+struct Digests {
+    md5: Vec<u8>,
+    /// Only where the signature is to cover the bytes.
+    sha256: Option<[u8; 32]>,
+}
+
+fn digest(
+    file: &SourceFile,
+    item: &Item,
+    range: std::ops::Range<u64>,
+    sha256: bool,
+) -> Result<Digests, Trouble> {
     let unread = |e: &dyn std::fmt::Display| {
         Trouble::never(FailureKind::Unreadable, format!("{}: {e}", item.shown()))
     };
     tokio::task::block_in_place(|| {
         let mut all = Md5::new();
+        let mut sha = sha256.then(|| Context::new(&SHA256));
         let mut buffer = vec![0; STEP];
         let mut at = range.start;
         while at < range.end {
             let step = (range.end - at).min(STEP as u64) as usize;
             file.read_exact_at(at, &mut buffer[..step]).map_err(|e| unread(&e))?;
             all.update(&buffer[..step]);
+            if let Some(sha) = &mut sha {
+                sha.update(&buffer[..step]);
+            }
             at += step as u64;
         }
         file.check_unchanged().map_err(|_| item.changed())?;
-        Ok(all.finalize().to_vec())
+        let sha256 = sha.and_then(|sha| sha.finish().as_ref().try_into().ok());
+        Ok(Digests { md5: all.finalize().to_vec(), sha256 })
     })
 }
 

@@ -1,18 +1,31 @@
 //! Days and times of the calendar, UTC, by Gregorian arithmetic.
 
-use packtrain_units::Duration;
+use crate::Duration;
 
 const DAY: u64 = 86_400;
 
 /// `2026-11-22 08:30:05` of a time since 1970.
-pub(crate) fn time(since: Duration) -> String {
+pub fn time(since: Duration) -> String {
     let seconds = since.as_millis() / 1_000;
     let (hours, minutes) = (seconds % DAY / 3_600, seconds % 3_600 / 60);
     format!("{} {hours:02}:{minutes:02}:{:02}", day(seconds), seconds % 60)
 }
 
+/// `2026-11-22T08:30:05.123Z` of a time since 1970 (RFC 3339).
+pub fn rfc3339(since: Duration) -> String {
+    let millis = since.as_millis();
+    let text = time(since).replacen(' ', "T", 1);
+    format!("{text}.{:03}Z", millis % 1_000)
+}
+
+/// `20261122T083005Z` of a time since 1970 (ISO 8601, basic format).
+pub fn iso8601_basic(since: Duration) -> String {
+    let text: String = time(since).chars().filter(|c| !"-:".contains(*c)).collect();
+    format!("{}Z", text.replacen(' ', "T", 1))
+}
+
 /// `2026-11-22` of seconds since 1970.
-pub(crate) fn day(seconds: u64) -> String {
+pub fn day(seconds: u64) -> String {
     // Days since 1 March of the year 0, so that leap days end years.
     let days = seconds / DAY + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -26,7 +39,7 @@ pub(crate) fn day(seconds: u64) -> String {
 
 /// Reads `2026-11-22`, `2026-11-22T08:30` or `2026-11-22 08:30:05`; none if it is no time after
 /// 1970.
-pub(crate) fn read(text: &str) -> Option<Duration> {
+pub fn read(text: &str) -> Option<Duration> {
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
     let number = |text: &str, least: u64, most: u64| {
         let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
@@ -64,6 +77,8 @@ mod tests {
         }
         let at = Duration::from_secs(1_795_305_600 + 8 * 3_600 + 30 * 60 + 5);
         assert_eq!(time(at), "2026-11-22 08:30:05");
+        assert_eq!(rfc3339(at + Duration::from_millis(7)), "2026-11-22T08:30:05.007Z");
+        assert_eq!(iso8601_basic(at), "20261122T083005Z");
         assert_eq!(read("2026-11-22 08:30:05"), Some(at));
         assert_eq!(read("2026-11-22T08:30:05Z"), Some(at));
         for bad in ["", "7d", "2026-11", "2026-02-30", "2026-11-22T25:00", "1969-12-31", "2026-1-2"]

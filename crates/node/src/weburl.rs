@@ -1,0 +1,126 @@
+//! Addresses of the web, which may hold secrets: a signed URL is a password in its query.
+
+use std::fmt;
+
+use url::Url;
+
+/// What stands in the place of a query.
+pub const REDACTED: &str = "[redacted]";
+
+/// The address of a file on a web server.
+///
+/// `Display` and `Debug` leave out the query, the user name and the password, so no message, event,
+/// row or log line can show them. [`WebUrl::with_secrets`] is the only way to the whole address,
+/// for the request itself.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct WebUrl(Url);
+
+impl WebUrl {
+    /// Reads an address. A fragment is dropped: it is the reader's, not the server's.
+    ///
+    /// # Errors
+    /// It is not an absolute URL.
+    pub fn parse(text: &str) -> Result<Self, url::ParseError> {
+        Url::parse(text).map(Self::from)
+    }
+
+    /// The whole address, with its secrets. Use it to send a request, never to tell of one.
+    pub fn with_secrets(&self) -> &Url {
+        &self.0
+    }
+
+    /// Where a reference found at this address leads.
+    ///
+    /// # Errors
+    /// It leads nowhere.
+    pub fn join(&self, reference: &str) -> Result<Self, url::ParseError> {
+        self.0.join(reference).map(Self::from)
+    }
+
+    /// `https` or `http`.
+    pub fn scheme(&self) -> &str {
+        self.0.scheme()
+    }
+
+    /// The path, which begins with a slash.
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    /// The host without brackets; empty if there is none.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Whether a user name or a password stands in it.
+    pub fn has_login(&self) -> bool {
+        !self.0.username().is_empty() || self.0.password().is_some()
+    }
+}
+
+impl From<Url> for WebUrl {
+    fn from(mut url: Url) -> Self {
+        url.set_fragment(None);
+        Self(url)
+    }
+}
+
+impl fmt::Display for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())?;
+        if let Some(port) = self.0.port() {
+            write!(f, ":{port}")?;
+        }
+        f.write_str(self.0.path())?;
+        if self.0.query().is_some() { write!(f, "?{REDACTED}") } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// A text that is meant as an address but may not be one, without its query, fragment and login.
+/// Everything up to the last `@` counts as the login, since a password may hold any character. Text
+/// without `://` is given back as it is.
+pub fn redact(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => (format!("{REDACTED}@"), rest),
+        None => (String::new(), rest),
+    };
+    match rest.find(['?', '#']) {
+        Some(at) => format!("{scheme}://{login}{}?{REDACTED}", &rest[..at]),
+        None => format!("{scheme}://{login}{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_with_secrets_shows_a_secret() {
+        let text = "https://me:hunter2@h.example:8443/a%20b/c?X-Amz-Signature=5ecre7&x=y#z";
+        let url = WebUrl::parse(text).unwrap();
+        for shown in [url.to_string(), format!("{url:?}"), redact(text)] {
+            assert!(shown.contains("h.example:8443/a%20b/c?[redacted]"), "{shown}");
+            for secret in ["hunter2", "me:", "5ecre7", "x=y"] {
+                assert!(!shown.contains(secret), "{shown}");
+            }
+        }
+        assert!(url.with_secrets().as_str().ends_with("?X-Amz-Signature=5ecre7&x=y"));
+        assert!(url.has_login());
+        assert_eq!(WebUrl::parse("https://h/a").unwrap().to_string(), "https://h/a");
+    }
+
+    #[test]
+    fn what_is_no_address_is_redacted_too() {
+        assert_eq!(redact("http://[::1/x?secret"), "http://[::1/x?[redacted]");
+        assert_eq!(redact("https://me:p/w?x@h:1/a"), "https://[redacted]@h:1/a");
+        assert_eq!(redact("pt://me:pw@h/a?b"), "pt://[redacted]@h/a?[redacted]");
+        assert_eq!(redact("a/file?name"), "a/file?name");
+    }
+}
