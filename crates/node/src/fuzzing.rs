@@ -4,6 +4,7 @@
 //! or memory without bound is a finding.
 
 use crate::api::StreamsReport;
+use crate::ceilings::Ceilings;
 use crate::diagnose::{Evidence, Limiter, Part, PartRole, PathPart, judge, record};
 use crate::handshake::Ask;
 use crate::knownhosts::{self, Known};
@@ -23,8 +24,13 @@ pub use crate::transports::fuzzing::{
 };
 
 /// The session request, which the called end reads before it knows who asks: what is read is
-/// written and read again the same, and takes no more room than it had.
+/// written and read again the same, and takes no more room than it had. So are the ceilings with which
+/// it is answered.
 pub fn session_request(data: &[u8]) {
+    if let Ok(told) = Ceilings::decode(data) {
+        assert!(told.rate_bps != Some(0) && told.streams != Some(0));
+        assert_eq!(Ceilings::decode(&told.encode()).expect("what was written is read"), told);
+    }
     let Ok(ask) = Ask::decode(data) else { return };
     let written = ask.encode();
     // What the sender left out is written as its default.
@@ -45,7 +51,12 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
         peer: vec!["192.0.2.1".parse().expect("an address")],
         ..Ask::default()
     };
-    vec![Ask::default().encode(), full.encode()]
+    let told = Ceilings {
+        rate_bps: Some(20_000_000),
+        streams: Some(2),
+        transports: Some(vec!["tcp".to_owned()]),
+    };
+    vec![Ask::default().encode(), full.encode(), told.encode()]
 }
 
 /// A word between the two ends of a perf test: what is read is written and read again the same.
@@ -232,9 +243,8 @@ pub fn ticket_file(data: &[u8]) {
 pub fn ticket_file_seeds() -> Vec<Vec<u8>> {
     let id = blake3::hash(b"a ticket");
     let key = PublicKey([3; 32]);
-    [format!("{id} 99 unused\n{id} 4000000000 {key}\n"), format!("{id} {id} 99 - {key}\nx\n")]
-        .map(String::into_bytes)
-        .to_vec()
+    let used = format!("{id} {id} 4000000000 read-only,perf {key}\nx\n");
+    [format!("{id} {id} 99 - unused\n{used}"), used].map(String::into_bytes).to_vec()
 }
 
 /// What comes over ssh before the called end speaks: the marker is found exactly where it ends, and

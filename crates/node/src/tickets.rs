@@ -275,7 +275,7 @@ fn forget(records: &mut Vec<Record>, now: u64) {
     });
 }
 
-/// A file of tickets, read and written again.
+/// What is read of a file of tickets, as it is written again.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn rewrite(text: &str) -> String {
     render(&parse(text))

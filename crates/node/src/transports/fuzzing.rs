@@ -6,6 +6,7 @@ use packtrain_transfer::message::MAX_DATA;
 
 use super::offer::{FlowOffer, Hints, Offer, Word};
 use super::tcp::wire::{FRAME_HEAD, FrameHead};
+use crate::address_policy::DialPolicy;
 
 /// A word of one node to the other: what is read is written and read again the same; an offer names
 /// no more addresses than are tried, and none that nobody is.
@@ -21,7 +22,12 @@ pub fn offer(data: &[u8]) {
     assert_eq!(write(&again), written);
     if let Word::Offer(offer) = &word {
         assert_eq!(Offer::decode(data).as_ref(), Some(offer));
-        let found = offer.candidates(&Hints::default(), offer.tcp);
+        let closed = offer.candidates(&Hints::default(), offer.tcp);
+        assert_eq!(closed, [], "an offer alone makes nobody connect");
+        let rules =
+            ["0.0.0.0/0:1-65535", "[::]/0:1-65535"].map(|rule| rule.parse().expect("a rule"));
+        let open = Hints { dial: DialPolicy::Rules(rules.into()), ..Hints::default() };
+        let found = offer.candidates(&open, offer.tcp);
         assert!(found.len() <= offer.addresses.len() && offer.addresses.len() <= 8);
         assert!(offer.udp.len() <= 16);
         assert!(found.iter().all(|to| !to.ip().is_unspecified() && !to.ip().is_multicast()));
