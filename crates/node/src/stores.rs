@@ -37,6 +37,7 @@ use crate::history;
 use crate::session::{Observer, Stop};
 use crate::sink::{self, Destination, SinkSetup};
 use crate::transports::{Auto, MOST_STREAMS, Moved, Plan, SinkTransports, TcpSettings};
+use crate::weburl::WebUrl;
 use crew::Count;
 use list::Asked;
 use wire::Client;
@@ -218,10 +219,8 @@ impl Observer for Quiet<'_> {
 }
 
 /// What the file of an address is called at the destination.
-pub(crate) fn name_of(url: &str) -> SourceName {
-    // An address that cannot be read is refused before anything is fetched.
-    let named = Url::parse(url).map(|url| list::web_name(&url)).unwrap_or_default();
-    SourceName::Named(named)
+pub(crate) fn name_of(url: &WebUrl) -> SourceName {
+    SourceName::Named(list::web_name(url))
 }
 
 /// Whether a place is somebody else's server.
