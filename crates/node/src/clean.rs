@@ -107,7 +107,7 @@ impl Clean<'_> {
             Ok(items) => items,
             Err(error) => {
                 let why = classify(&error).sentence();
-                return self.failed_directory(&dir, &why);
+                return self.failed_directory(&dir, why);
             }
         };
         let mut scope = HashMap::new();
