@@ -58,3 +58,9 @@ pub fn sample_request(ticket: Option<[u8; 16]>) -> Vec<u8> {
     // One source, and payload on the control connection.
     handshake::Ask { sources: 1, choice: 3, ticket, ..handshake::Ask::default() }.encode()
 }
+
+/// What a called end without limits says of itself in Opened: peers of tests.
+#[doc(hidden)]
+pub fn sample_answer() -> Vec<u8> {
+    ceilings::Ceilings::default().encode()
+}

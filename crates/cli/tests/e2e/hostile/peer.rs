@@ -161,7 +161,7 @@ impl Peer {
             Message::Open(open) => Some(open.clone()),
             _ => None,
         });
-        self.say(&Message::Opened(Opened { channel: Vec::new() }));
+        self.say(&Message::Opened(Opened { channel: packtrain_node::sample_answer() }));
         open
     }
 
