@@ -110,6 +110,7 @@ pub(crate) fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved)
         streaming: false,
         gone: false,
         watch: EndWatch::new(meters, reader::THREADS, suite()),
+        leftovers_told: false,
     };
     runner.run()
 }
@@ -134,6 +135,7 @@ struct Runner<'a> {
     gone: bool,
     pulse: Pulse,
     watch: EndWatch,
+    leftovers_told: bool,
 }
 
 impl Runner<'_> {
@@ -245,9 +247,11 @@ impl Runner<'_> {
                 Some(Word::Moved(_) | Word::OfferBy(..) | Word::Streams(_) | Word::Tcp(_))
                 | Some(Word::Dial(..))
                 | None => {}
+                // Once: whoever sends it again has nothing new to tell.
                 Some(Word::Leftovers(files, bytes)) => {
-                    let left = Leftovers { files, bytes };
-                    self.setup.observer.notice(&left.notice());
+                    if !std::mem::replace(&mut self.leftovers_told, true) {
+                        self.setup.observer.notice(&Leftovers { files, bytes }.notice());
+                    }
                 }
             },
             Message::DataTaken(total) => self.setup.transports.on_taken(total),

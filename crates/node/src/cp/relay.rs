@@ -45,6 +45,7 @@ pub(super) fn run(
     let mut failure = None;
     let mut failed = Vec::new();
     let mut streams = None;
+    let mut leftovers_told = false;
     let mut totals = SinkTotals::default();
     let mut done = false;
     let mut wished = None;
@@ -94,7 +95,9 @@ pub(super) fn run(
                         }
                         Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
                         Some(Word::Leftovers(files, bytes)) => {
-                            watch.say(Leftovers { files, bytes }.notice());
+                            if !std::mem::replace(&mut leftovers_told, true) {
+                                watch.say(Leftovers { files, bytes }.notice());
+                            }
                         }
                         Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_))
                         | Some(Word::Ways(_) | Word::Dial(..) | Word::NoWay(..))
