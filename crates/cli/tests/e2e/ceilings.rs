@@ -301,7 +301,7 @@ fn what_a_rate_held_is_marked_in_the_history_and_left_out_of_forecasts() {
     let forecast = || {
         let from = rows()[0]["from_host"].as_str().expect("a name").to_owned();
         let mut forecast = rig.packtrain();
-        forecast.args(["forecast", &from, "127.0.0.1", "--json"]);
+        forecast.args(["forecast", &from, "127.0.0.1", "--at-least", "1MiB", "--json"]);
         rig.run(&mut forecast)
     };
     for transport in ["tcp", "native", "pipe"] {
