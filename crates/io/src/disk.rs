@@ -28,6 +28,7 @@ pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};
 pub use meta::Meta;
 pub use read::{ReadError, SourceFile};
+pub use remove::RemovalDir;
 pub use root::{DirItem, Root};
 pub use stat::{Kind, Stat};
 pub use sync::Space;

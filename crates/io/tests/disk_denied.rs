@@ -114,14 +114,29 @@ fn a_root_that_can_be_entered_but_not_listed_takes_files() {
 }
 
 #[test]
-fn an_owner_we_may_not_give_is_refused() {
-    if !bound("an_owner_we_may_not_give_is_refused") {
+fn an_owner_we_may_not_give_is_left_and_counted_and_no_file_acts_for_it() {
+    if !bound("an_owner_we_may_not_give_is_left_and_counted_and_no_file_acts_for_it") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let root = Root::open(dir.path()).unwrap();
+    let meta = Meta { owner: Some((0, 0)), mode: Some(0o7755), ..Meta::default() };
     root.write_small(&rel("f"), "t", b"x").unwrap();
-    let meta = Meta { owner: Some((0, 0)), ..Meta::default() };
-    assert!(root.commit(&rel("f"), "t", &meta).is_err());
-    assert!(root.temp_stat(&rel("f"), "t").unwrap().is_some());
+    root.commit(&rel("f"), "t", &meta).unwrap();
+    root.write_ready(&rel("g"), "t", b"x", 0o7755, &meta).unwrap();
+    root.commit_ready(&rel("g"), "t").unwrap();
+    root.make_dir(&rel("d"), 0o700).unwrap();
+    root.settle(&rel("d"), &meta).unwrap();
+    assert_eq!(root.not_owned(), 3);
+    for (name, mode) in [("f", 0o755), ("g", 0o755), ("d", 0o1755)] {
+        let stat = root.stat(&rel(name)).unwrap().unwrap();
+        assert_ne!(stat.uid, 0, "{name}");
+        assert_eq!(stat.mode, mode, "{name}");
+    }
+    // Its own owner is no foreign one.
+    let own = root.stat(&rel("f")).unwrap().unwrap();
+    let meta = Meta { owner: Some((own.uid, own.gid)), mode: Some(0o4755), ..Meta::default() };
+    root.settle(&rel("f"), &meta).unwrap();
+    assert_eq!(root.not_owned(), 3);
+    assert_eq!(root.stat(&rel("f")).unwrap().unwrap().mode, 0o4755);
 }

@@ -143,7 +143,7 @@ fn no_link_leads_out() {
             root.commit(&beneath, "t", &NEW),
             root.settle(&beneath, &NEW),
             root.remove(&beneath),
-            root.remove_tree(&beneath),
+            root.removal_dir(&beneath).map(drop),
             root.list(&beneath).map(drop),
             // A directory expected where the link is.
             root.make_dir(&rel(name), 0o755),
@@ -250,27 +250,37 @@ fn a_directory_in_a_files_place_is_told() {
 }
 
 #[test]
-fn trees_are_removed_and_links_in_them_not_followed() {
+fn names_are_removed_over_no_link_and_directories_only_when_empty() {
     let (dir, root) = place();
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("f"), "").unwrap();
-    fs::create_dir_all(root.path().join("t/a/b/c")).unwrap();
-    fs::write(root.path().join("t/a/f"), "").unwrap();
-    symlink(&outside, root.path().join("t/a/link")).unwrap();
+    fs::create_dir_all(root.path().join("t/a/b")).unwrap();
+    fs::create_dir_all(root.path().join("t/other")).unwrap();
+    fs::write(root.path().join("t/other/f"), "").unwrap();
+    symlink(&outside, root.path().join("t/out")).unwrap();
+    symlink("other", root.path().join("t/link")).unwrap();
     // Known to the cache, so that it must forget.
-    root.write_small(&rel("t/a/b/c/x"), "t", b"").unwrap();
-    assert_eq!(classify(&root.remove(&rel("t")).unwrap_err()), Trouble::NotEmpty);
-    root.remove_tree(&rel("t")).unwrap();
-    assert_eq!(root.stat(&rel("t")).unwrap(), None);
-    assert!(outside.join("f").exists());
-    assert_eq!(classify(&root.remove_tree(&rel("t")).unwrap_err()), Trouble::NotFound);
-    assert!(root.remove_tree(&RelPath::root()).is_err());
+    root.write_small(&rel("t/a/b/x"), "t", b"").unwrap();
+    let mut open = root.removal_dir(&rel("t")).unwrap();
+    for link in ["out", "link"] {
+        assert!(open.list(link.as_bytes()).is_err(), "{link}");
+        let within = format!("{link}/f");
+        assert!(open.remove(within.as_bytes(), Kind::File).is_err(), "{link}");
+    }
+    assert!(open.remove(b"../outside/f", Kind::File).is_err());
+    assert!(open.remove(b"", Kind::Directory).is_err());
+    let full = open.remove(b"a/b", Kind::Directory).unwrap_err();
+    assert_eq!(classify(&full), Trouble::NotEmpty);
+    open.remove(b"a/b/.x.packtrain-t", Kind::File).unwrap();
+    open.remove(b"a/b", Kind::Directory).unwrap();
+    open.remove(b"link", Kind::Symlink).unwrap();
+    assert_eq!(open.list(b"a").unwrap(), []);
+    assert!(outside.join("f").exists() && root.path().join("t/other/f").exists());
     // Made again under the same name, the new directory is the one written to.
-    fs::create_dir_all(root.path().join("t/a/b/c")).unwrap();
-    root.write_small(&rel("t/a/b/c/x"), "t", b"").unwrap();
-    assert!(root.path().join("t/a/b/c/.x.packtrain-t").exists());
-    root.remove_tree(&rel("t/a/b/c/.x.packtrain-t")).unwrap();
+    fs::create_dir(root.path().join("t/a/b")).unwrap();
+    root.write_small(&rel("t/a/b/x"), "t", b"").unwrap();
+    assert!(root.path().join("t/a/b/.x.packtrain-t").exists());
 }
 
 #[test]
@@ -289,12 +299,15 @@ fn a_directory_deleted_by_others_and_made_again_is_found() {
 #[test]
 fn a_very_deep_tree_is_removed_without_many_open_files() {
     let (_dir, root) = place();
-    let mut path = String::from("x");
-    for _ in 0..1100 {
-        root.make_dir(&rel(&path), 0o755).unwrap();
-        path.push_str("/x");
+    let mut paths = vec![String::from("x")];
+    for depth in 0..1100 {
+        root.make_dir(&rel(&paths[depth]), 0o755).unwrap();
+        paths.push(format!("{}/x", paths[depth]));
     }
-    root.remove_tree(&rel("x")).unwrap();
+    let mut open = root.removal_dir(&RelPath::root()).unwrap();
+    for path in paths[..1100].iter().rev() {
+        open.remove(path.as_bytes(), Kind::Directory).unwrap();
+    }
     assert!(root.list(&RelPath::root()).unwrap().is_empty());
 }
 

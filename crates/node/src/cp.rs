@@ -405,8 +405,9 @@ fn names(request: &CpRequest) -> Option<Vec<SourceName>> {
 fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
     match &request.dest {
         Location::Local(path) => {
-            let sources = request.sources.len();
-            Ok(Destination { path: path.clone(), confined: None, sources, names: names(request) })
+            let (path, sources) = (path.clone(), request.sources.len());
+            let names = names(request);
+            Ok(Destination { path, confined: None, sources, names, owners: true })
         }
         _ => Err(usage("this destination cannot be written here")),
     }

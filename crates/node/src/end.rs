@@ -36,6 +36,8 @@ pub(crate) struct Allowed {
     pub(crate) ceilings: Ceilings,
     /// Where data connections go that others name.
     pub(crate) dial: DialPolicy,
+    /// Callers may set owners, and set-user-id and set-group-id bits, of what they write.
+    pub(crate) owners: bool,
 }
 
 /// The right to transfer files, and not only to measure.
@@ -44,6 +46,8 @@ const TRANSFER: &str = "transfer";
 const WRITE: &str = "write";
 /// The right to have the rules of `--dial-to` used.
 const DIAL: &str = "dial";
+/// The right to set owners.
+const OWNERS: &str = "owners";
 
 impl Allowed {
     /// What is granted here, as words for a ticket. Each way in which one server allows more than
@@ -53,6 +57,7 @@ impl Allowed {
             (!self.perf_only, TRANSFER),
             (!self.perf_only && !self.read_only, WRITE),
             (self.dial != DialPolicy::default(), DIAL),
+            (self.owners, OWNERS),
         ];
         words.into_iter().filter_map(|(has, word)| has.then_some(word)).collect()
     }
@@ -62,6 +67,7 @@ impl Allowed {
         let has = |word: &str| rights.iter().any(|right| right == word);
         self.perf_only |= !has(TRANSFER);
         self.read_only |= !has(WRITE);
+        self.owners &= has(OWNERS);
         if !has(DIAL) {
             self.dial = DialPolicy::default();
         }
@@ -200,6 +206,7 @@ pub(crate) fn serve(
                 confined: allowed.root.clone(),
                 sources: ask.sources as usize,
                 names: open.sources,
+                owners: allowed.owners,
             };
             let options = open.options;
             sink::run(SinkSetup { control, options, destination, observer, transports, stop })

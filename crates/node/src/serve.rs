@@ -73,8 +73,10 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
         rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
     output.write_all(MARKER).map_err(failed)?;
     let control = control::over_streams("ssh", input, output);
-    // The caller is this account's own user, as ssh has made sure: it may say who is dialled.
-    let site = Allowed { dial: DialPolicy::CallersChoice, ..Allowed::by_policy()? };
+    // The caller is this account's own user, as ssh has made sure: it may say who is dialled, and
+    // sets what this account may set.
+    let dial = DialPolicy::CallersChoice;
+    let site = Allowed { dial, owners: true, ..Allowed::by_policy()? };
     let admit = move |_: &Ask| Ok(site);
     let tx = control.tx.clone();
     let (called, begun) = (Called::new(Keep::default()), clock::now());
@@ -391,6 +393,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
             read_only: request.read_only,
             ports: request.ports,
             dial: DialPolicy::Rules(request.dial_to.into()),
+            owners: request.allow_owner,
             ..Allowed::by_policy()?.with_rate(request.rate)
         },
     };

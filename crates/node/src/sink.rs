@@ -4,9 +4,11 @@
 //! makes directories and puts files in their places, in the order it is told; `sync` syncs;
 //! the assembly's writers write and hash. The network's threads only place bytes.
 
+mod delete;
 mod files;
 mod open;
 mod target;
+mod unusable;
 
 use std::sync::Arc;
 
@@ -187,7 +189,7 @@ impl<'a> Runner<'a> {
         let requested = opened.requested.clone();
         let sink = Sink::new(setup.options.clone(), requested, &held, opened.transfer, now);
         let sink = sink.map_err(refuse)?;
-        let target = Arc::new(opened.target(&setup.options));
+        let target = Arc::new(opened.target(&setup.options, setup.destination.owners));
         let (answer, answers) = unbounded();
         let meters = Arc::<Meters>::default();
         let assembly = {
@@ -331,7 +333,10 @@ impl<'a> Runner<'a> {
             Answer::Deleted(results) => sink.on_deleted(results),
             Answer::TargetRoot(entry, digest) => sink.on_target_root(entry, digest),
             Answer::Synced(token, Ok(())) => sink.on_synced(token),
-            Answer::JournalSynced(token, Ok(())) => sink.on_journal_synced(token),
+            Answer::JournalSynced(token, Ok(())) => {
+                sink.on_not_owned(self.target.not_owned());
+                sink.on_journal_synced(token);
+            }
             Answer::Synced(token, Err(failure)) | Answer::JournalSynced(token, Err(failure)) => {
                 sink.on_sync_failed(token, failure);
             }
@@ -370,6 +375,7 @@ impl<'a> Runner<'a> {
             SinkAction::Journal(bytes) => self.journal_append(&bytes),
             SinkAction::RewriteJournal(bytes) => self.journal_rewrite(&bytes),
             SinkAction::RemoveJournal => self.journal_remove(),
+            SinkAction::RemoveLock => self.leave(true),
             SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
             SinkAction::JournalSync(token) => {
                 let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());

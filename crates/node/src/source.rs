@@ -33,14 +33,15 @@ pub(crate) use collected::{Collected, collect};
 pub(crate) use packtrain_transfer::filters;
 pub(crate) use table::Table;
 use walk::Credit;
-pub(crate) use walk::SourceSpec;
+pub(crate) use walk::{SourceSpec, is_trace};
 
 /// What the threads tell.
 pub(crate) enum News {
     /// Entries in manifest order.
     Entries(Vec<Entry>),
-    /// The walk is over; these paths could not be listed.
-    WalkEnd(Vec<(Vec<u8>, Failure)>),
+    /// The walk is over; these paths could not be listed, and the sources at those of the target
+    /// brought no file.
+    WalkEnd(Vec<(Vec<u8>, Failure)>, Vec<Vec<u8>>),
     /// A source is not there at all: nothing is sent.
     Refuse(Failure),
     /// The reader.
@@ -282,7 +283,7 @@ impl Runner<'_> {
                 self.source.on_entries(now, entries);
                 self.credit.set(self.source.walk_credit());
             }
-            News::WalkEnd(failed) => self.source.on_walk_end(now, failed),
+            News::WalkEnd(failed, empty) => self.source.on_walk_end(now, failed, empty),
             News::Refuse(failure) => self.source.cancel(now, failure),
             News::Read(ReadEvent::Read(chunk, digests)) => {
                 self.source.on_chunk_read(now, chunk, digests);

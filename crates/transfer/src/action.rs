@@ -91,10 +91,12 @@ pub enum SinkAction {
     JournalSync(u64),
     /// Remove the temporary of a failed entry, unless its journal makes it worth keeping.
     Discard(EntryId, Entry),
-    /// Remove everything at the target that is not in this list; answer with `on_deleted`.
+    /// Remove what is at the target and not in this list; answer with `on_deleted`.
     Delete(DeletePlan),
     /// The journal is no longer needed: remove it.
     RemoveJournal,
+    /// Nothing more is written but metadata: remove the transfer's lock.
+    RemoveLock,
     /// The entry of this path is done (only with `report_files`, `dry_run` or `verify`): for the
     /// user.
     Report(Vec<u8>, FileReport),
@@ -116,6 +118,10 @@ pub struct ChunkPlan {
 pub struct DeletePlan {
     /// Paths of all entries, relative to the destination, sorted.
     pub keep: Vec<Vec<u8>>,
+    /// Paths below which nothing is removed, because their source brought no file.
+    pub spared: Vec<Vec<u8>>,
+    /// The most names that are removed, if there is a limit.
+    pub limit: Option<u64>,
     /// Only say what would go.
     pub dry_run: bool,
 }
@@ -142,6 +148,9 @@ pub struct Found {
     pub mode: u32,
     /// For a symbolic link: whether it points where the entry says.
     pub same_link: bool,
+    /// For a directory: whether something else may take its place, because it is empty or
+    /// because `--delete` removes what is in it.
+    pub makes_way: bool,
 }
 
 /// Kinds of what is on disk.

@@ -51,6 +51,8 @@ pub(crate) const COMMIT_BATCH: usize = 512;
 pub(crate) const SETTLE_BATCH: usize = 1024;
 /// Failures of single entries kept with their paths.
 pub(crate) const MAX_FAILED: usize = 100;
+/// The most sources without a file that a source names.
+pub(crate) const MAX_EMPTY_SOURCES: usize = 4096;
 /// Bytes of a failure's text that are kept.
 pub(crate) const MAX_TEXT: usize = 512;
 /// Paths of released entries that a source remembers, for failures told late.

@@ -10,7 +10,7 @@ pub(crate) mod samples;
 
 use std::ops::Range;
 
-use packtrain_object::{ChunkIndex, Digest, EntryId, SourceName};
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, SourceName};
 use packtrain_units::Offset;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,9 @@ pub enum Message {
         vanished: u64,
         /// The first hundred of them.
         failures: Vec<(Vec<u8>, Failure)>,
+        /// The sources that brought no file, by the path that they have at the target: nothing
+        /// for one that stands for its contents. The sink deletes nothing below these.
+        empty: Vec<Vec<u8>>,
     },
     /// Sink: it looked at the entries of a segment, or `ranges` are needed, or both.
     Need {
@@ -220,6 +223,8 @@ pub struct Options {
     pub delete: bool,
     /// Let `delete` act even if the source was empty.
     pub force_delete: bool,
+    /// The most names that `delete` removes, if there is a limit.
+    pub max_delete: Option<u64>,
     /// Change nothing; say what would be done.
     pub dry_run: bool,
     /// Only compare (the `verify` command): `dry_run` and `checksum`, differences are failures.
@@ -230,7 +235,8 @@ pub struct Options {
     pub preserve_mode: bool,
     /// Keep modification times.
     pub preserve_times: bool,
-    /// Keep owner and group (needs privilege at the sink).
+    /// Keep owner and group, and the set-user-id and set-group-id bits with them. What the sink may
+    /// not set it leaves, and counts.
     pub preserve_owner: bool,
     /// Filter rules in order, in rsync's spelling: `+ pattern` or `- pattern`.
     pub filters: Vec<String>,
@@ -242,6 +248,20 @@ pub struct Options {
     pub report_files: bool,
 }
 
+impl Options {
+    /// The mode that an entry is to get, 07777; none where the source has none. Without its owner it
+    /// gets neither the set-user-id nor the set-group-id bit, which would act for somebody else; a
+    /// file no sticky bit either.
+    pub fn mode_of(&self, entry: &Entry) -> Option<u32> {
+        let kept = match entry.kind {
+            _ if self.preserve_owner => 0o7777,
+            EntryKind::Directory => 0o1777,
+            _ => 0o777,
+        };
+        entry.permissions().map(|mode| mode & kept)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -251,6 +271,7 @@ impl Default for Options {
             update: false,
             delete: false,
             force_delete: false,
+            max_delete: None,
             dry_run: false,
             verify: false,
             inplace: false,
@@ -322,4 +343,6 @@ pub struct Summary {
     pub failed: u64,
     /// Of those, entries that vanished at the source.
     pub vanished: u64,
+    /// Entries whose owner or group was asked for and could not be set.
+    pub not_owned: u64,
 }

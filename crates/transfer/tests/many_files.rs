@@ -56,7 +56,7 @@ impl Pair {
             self.source.on_entries(self.now, (self.walked..end).flat_map(entries).collect());
             self.walked = end;
             if end == FILES {
-                self.source.on_walk_end(self.now, Vec::new());
+                self.source.on_walk_end(self.now, Vec::new(), Vec::new());
             }
         }
     }

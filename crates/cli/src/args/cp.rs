@@ -47,9 +47,13 @@ pub(crate) struct CpArgs {
     /// Remove at the target what the source does not have, at the end, if nothing failed.
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Let --delete act even if the source is empty.
+    /// Let --delete act even where a source has no file.
     #[arg(long, requires = "delete")]
     pub(crate) force_delete: bool,
+    /// Remove at most so many names with --delete; if there are more, the rest stays and the exit
+    /// code is 23.
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(crate) max_delete: Option<u64>,
     #[command(flatten)]
     pub(crate) writing: WriteArgs,
     /// End with 9 if nothing needed doing.

@@ -58,6 +58,9 @@ pub(crate) struct ServeArgs {
     /// Nobody writes.
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Let clients set owner and group, and with them set-user-id and set-group-id bits.
+    #[arg(long, conflicts_with_all = ["stdio", "udt4", "read_only"])]
+    pub(crate) allow_owner: bool,
     /// Send no faster than this to any client.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,

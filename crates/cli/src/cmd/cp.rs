@@ -121,6 +121,9 @@ impl Run<'_> {
         if unsaid > 0 && !outcome.failed.is_empty() && work != Work::Verify {
             complain(&format!("and {unsaid} more failed"));
         }
+        if outcome.summary.not_owned > 0 {
+            complain(&summary::not_owned(outcome.summary.not_owned));
+        }
         if let Some(failure) = &outcome.failure {
             complain(&failure.text);
         } else if teller.wants_summary() && !self.output.json {

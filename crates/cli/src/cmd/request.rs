@@ -42,6 +42,7 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
         update: args.update,
         delete: args.delete,
         force_delete: args.force_delete,
+        max_delete: args.max_delete,
         ..writing(&args.writing, chosen_files(&args.filter, matches)?)?
     };
     let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         ticket_lifetime: policy.ticket_lifetime(args.ticket_lifetime),
         ports: args.ports,
         read_only: args.read_only,
+        allow_owner: args.allow_owner,
         rate: policy.rate(args.rate),
         limits: ClientLimits {
             all: args.max_clients,

@@ -72,6 +72,15 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     parts.join("; ")
 }
 
+/// What became of owners that could not be set.
+pub(crate) fn not_owned(entries: u64) -> String {
+    let entries = count(entries, "entry", "entries");
+    format!(
+        "owner or group of {entries} could not be set, nor set-user-id and set-group-id bits: that \
+         takes root at the receiving end, and --allow-owner at a server"
+    )
+}
+
 /// Every transport that moved something, most first.
 fn over(outcome: &Outcome) -> String {
     let names: Vec<&str> = outcome

@@ -23,6 +23,7 @@ mod history;
 mod hops;
 mod hostile;
 mod kill;
+mod mirror;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
 mod rig;

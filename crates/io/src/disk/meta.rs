@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use packtrain_object::{Mtime, RelPath};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
@@ -16,11 +17,13 @@ use super::stat::{Kind, Stat};
 /// Metadata to set; what is `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Permission bits, 07777.
+    /// Permission bits, 07777. The set-user-id and set-group-id bits, and a file's sticky bit, are
+    /// set only where `owner` is given and could be set.
     pub mode: Option<u32>,
     /// Time of the last modification.
     pub mtime: Option<Mtime>,
-    /// User and group.
+    /// User and group. Where this account may not set them they stay as they are, which
+    /// [`Root::not_owned`] counts.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -31,26 +34,39 @@ impl Root {
     /// # Errors
     /// What the file system says.
     pub fn settle(&self, rel: &RelPath, meta: &Meta) -> io::Result<()> {
-        self.with_place(rel.as_bytes(), |place| {
+        let owner = self.with_place(rel.as_bytes(), |place| {
             let stat = rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if let Some((uid, gid)) = meta.owner {
-                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-                rustix::fs::chownat(&place.dir, place.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
+            let stat = Stat::from(&stat);
+            let owner = set_owner(
+                meta.owner,
+                || Ok(stat),
+                |uid, gid| {
+                    rustix::fs::chownat(&place.dir, place.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+                },
+            )?;
             // After the owner, whose change clears the set-user-id bits.
-            if let (Some(mode), false) = (meta.mode, Stat::from(&stat).kind == Kind::Symlink) {
-                no_modes_is_fine(change_mode_at(place, mode))?;
+            if let (Some(mode), false) = (meta.mode, stat.kind == Kind::Symlink) {
+                no_modes_is_fine(change_mode_at(place, owner.mode(mode, stat.kind)))?;
             }
-            match meta.mtime {
-                Some(mtime) => rustix::fs::utimensat(
-                    &place.dir,
-                    place.name,
-                    &timestamps(mtime),
-                    AtFlags::SYMLINK_NOFOLLOW,
-                ),
-                None => Ok(()),
+            if let Some(mtime) = meta.mtime {
+                let (name, times) = (place.name, timestamps(mtime));
+                rustix::fs::utimensat(&place.dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
             }
-        })
+            Ok(owner)
+        })?;
+        self.note_owner(owner);
+        Ok(())
+    }
+
+    /// How many times an owner or group was asked for that this account may not set.
+    pub fn not_owned(&self) -> u64 {
+        self.not_owned.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_owner(&self, owner: Owner) {
+        if owner == Owner::Foreign {
+            self.not_owned.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn change_mode(&self, rel: &RelPath, mode: u32) -> io::Result<()> {
@@ -58,17 +74,61 @@ impl Root {
     }
 }
 
+/// What became of a wish for an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// There was none.
+    Unasked,
+    /// It is set.
+    Set,
+    /// This account may not set it.
+    Foreign,
+}
+
+impl Owner {
+    /// What of a mode is set: bits that let a file act for its owner only if that is its own.
+    fn mode(self, mode: u32, kind: Kind) -> u32 {
+        match (self, kind) {
+            (Self::Set, _) => mode & 0o7777,
+            (_, Kind::Directory) => mode & 0o1777,
+            _ => mode & 0o777,
+        }
+    }
+}
+
+/// Sets owner and group by `chown`, or, where this account may not, the group alone if it may.
+fn set_owner(
+    wanted: Option<(u32, u32)>,
+    stat: impl FnOnce() -> Result<Stat, Errno>,
+    chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+) -> Result<Owner, Errno> {
+    let Some((uid, gid)) = wanted else { return Ok(Owner::Unasked) };
+    let stat = stat()?;
+    if (stat.uid, stat.gid) == (uid, gid) {
+        return Ok(Owner::Set);
+    }
+    match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
+        Ok(()) => Ok(Owner::Set),
+        // INVAL: the user namespace has no such user.
+        Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
+            let _ = chown(None, Some(Gid::from_raw(gid)));
+            Ok(Owner::Foreign)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Sets everything on an open file; the modification time last, as the others may touch it.
-pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<(), Errno> {
+pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Owner, Errno> {
     let fd = fd.as_fd();
-    if let Some((uid, gid)) = meta.owner {
-        rustix::fs::fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    let stat = || rustix::fs::fstat(fd).map(|stat| Stat::from(&stat));
+    let owner = set_owner(meta.owner, stat, |uid, gid| rustix::fs::fchown(fd, uid, gid))?;
+    let mode = Mode::from_raw_mode(owner.mode(mode, Kind::File));
+    no_modes_is_fine(rustix::fs::fchmod(fd, mode))?;
+    if let Some(mtime) = meta.mtime {
+        rustix::fs::futimens(fd, &timestamps(mtime))?;
     }
-    no_modes_is_fine(rustix::fs::fchmod(fd, Mode::from_raw_mode(mode & 0o7777)))?;
-    match meta.mtime {
-        Some(mtime) => rustix::fs::futimens(fd, &timestamps(mtime)),
-        None => Ok(()),
-    }
+    Ok(owner)
 }
 
 /// The mask that new files get, read once: the call that asks for it also changes it.

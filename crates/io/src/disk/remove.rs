@@ -1,13 +1,26 @@
-//! Removing names and whole trees, never beyond a link.
+//! Removing names, never beyond a link.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use packtrain_object::RelPath;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
-use super::root::Root;
+use super::beneath;
+use super::root::{DirItem, Root, read_items, split};
 use super::stat::Kind;
+
+/// A directory beneath a [`Root`], opened for listing and removing what is in it. Paths given to it
+/// are relative to it and go over no symbolic link at all, not even over one that stays beneath the
+/// root.
+pub struct RemovalDir<'a> {
+    root: &'a Root,
+    rel: Vec<u8>,
+    base: OwnedFd,
+    /// The directory below `base` that was used last.
+    open: Option<(Vec<u8>, OwnedFd)>,
+}
 
 impl Root {
     /// Removes a file, a link or an empty directory.
@@ -15,51 +28,15 @@ impl Root {
     /// # Errors
     /// What the file system says, `NotFound` among it.
     pub fn remove(&self, rel: &RelPath) -> io::Result<()> {
-        self.remove_bytes(rel.as_bytes())
-    }
-
-    /// Removes `rel` and everything beneath it; links are removed, not followed.
-    /// The root itself cannot be removed.
-    ///
-    /// # Errors
-    /// The first error; what was removed before it stays removed.
-    pub fn remove_tree(&self, rel: &RelPath) -> io::Result<()> {
-        let top = rel.as_bytes();
-        if top.is_empty() {
-            return Err(Errno::BUSY.into());
-        }
-        match self.stat_bytes(top)? {
-            None => return Err(Errno::NOENT.into()),
-            Some(stat) if stat.kind != Kind::Directory => return self.remove_bytes(top),
-            Some(_) => {}
-        }
-        // Paths wait here instead of open directories, so that depth costs no file handles.
-        let mut waiting = vec![(top.to_vec(), false)];
-        while let Some((dir, emptied)) = waiting.pop() {
-            if emptied {
-                self.remove_dir(&dir)?;
-                continue;
-            }
-            let items = self.list_bytes(&dir)?;
-            waiting.push((dir.clone(), true));
-            for item in items {
-                let path = [&dir[..], b"/", &item.name[..]].concat();
-                match item.kind {
-                    Kind::Directory => waiting.push((path, false)),
-                    _ => self.remove_bytes(&path)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn remove_bytes(&self, rel: &[u8]) -> io::Result<()> {
+        let rel = rel.as_bytes();
         if rel.is_empty() {
             return Err(Errno::BUSY.into());
         }
         let removed = self.with_place(rel, |place| {
             rustix::fs::unlinkat(&place.dir, place.name, AtFlags::empty())
         });
+        // A link that is gone may have been the way to a directory that is kept open.
+        self.forget(rel);
         match removed.as_ref().map_err(Errno::from_io_error) {
             Err(Some(Errno::ISDIR)) => self.remove_dir(rel),
             // What POSIX and some file systems say of a directory.
@@ -68,14 +45,111 @@ impl Root {
         }
     }
 
+    /// Removes `rel` and everything beneath it; links are removed, not followed.
+    /// The root itself cannot be removed.
+    ///
+    /// # Errors
+    /// The first error; what was removed before it stays removed.
+    pub fn remove_tree(&self, rel: &RelPath) -> io::Result<()> {
+        match self.stat(rel)? {
+            _ if rel.is_root() => return Err(Errno::BUSY.into()),
+            None => return Err(Errno::NOENT.into()),
+            Some(stat) if stat.kind != Kind::Directory => return self.remove(rel),
+            Some(_) => {}
+        }
+        let mut open = self.removal_dir(rel)?;
+        // Paths wait here instead of open directories, so that depth costs no file handles.
+        let mut waiting = vec![(Vec::new(), false)];
+        while let Some((dir, is_empty)) = waiting.pop() {
+            if is_empty && dir.is_empty() {
+                return self.remove(rel);
+            }
+            if is_empty {
+                open.remove(&dir, Kind::Directory)?;
+                continue;
+            }
+            let items = open.list(&dir)?;
+            waiting.push((dir.clone(), true));
+            for item in items {
+                let path = match dir.is_empty() {
+                    true => item.name,
+                    false => [&dir[..], b"/", &item.name[..]].concat(),
+                };
+                match item.kind {
+                    Kind::Directory => waiting.push((path, false)),
+                    kind => open.remove(&path, kind)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens `rel` for removing what is in it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn removal_dir(&self, rel: &RelPath) -> io::Result<RemovalDir<'_>> {
+        let path = if rel.is_root() { b"." } else { rel.as_bytes() };
+        let base = beneath::open(self.fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(RemovalDir { root: self, rel: rel.as_bytes().to_vec(), base, open: None })
+    }
+
     fn is_dir(&self, rel: &[u8]) -> bool {
         matches!(self.stat_bytes(rel), Ok(Some(stat)) if stat.kind == Kind::Directory)
     }
 
     fn remove_dir(&self, rel: &[u8]) -> io::Result<()> {
-        self.forget(rel);
         self.with_place(rel, |place| {
             rustix::fs::unlinkat(&place.dir, place.name, AtFlags::REMOVEDIR)
         })
+    }
+}
+
+impl RemovalDir<'_> {
+    /// The names in the directory `dir`, in no order.
+    ///
+    /// # Errors
+    /// What the file system says; `NotADirectory` or `FilesystemLoop` for a link.
+    pub fn list(&mut self, dir: &[u8]) -> io::Result<Vec<DirItem>> {
+        read_items(self.open(dir)?, usize::MAX)
+    }
+
+    /// Removes the file, link or empty directory at `path`, by what `kind` says it is.
+    ///
+    /// # Errors
+    /// What the file system says, `DirectoryNotEmpty` among it.
+    pub fn remove(&mut self, path: &[u8], kind: Kind) -> io::Result<()> {
+        if path.is_empty() {
+            return Err(Errno::BUSY.into());
+        }
+        let (parent, name) = split(path);
+        let flags = match kind {
+            Kind::Directory => AtFlags::REMOVEDIR,
+            _ => AtFlags::empty(),
+        };
+        if kind == Kind::Directory {
+            let whole = [&self.rel[..], b"/", path].concat();
+            self.root.forget(if self.rel.is_empty() { path } else { &whole });
+        }
+        let parent = self.open(parent)?;
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::unlinkat(parent, name, flags))?)
+    }
+
+    fn open(&mut self, dir: &[u8]) -> io::Result<BorrowedFd<'_>> {
+        if dir.is_empty() {
+            return Ok(self.base.as_fd());
+        }
+        if self.open.as_ref().is_none_or(|(path, _)| path != dir) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let fd = beneath::open_by_component(self.base.as_fd(), dir, flags)?;
+            self.open = Some((dir.to_vec(), fd));
+        }
+        self.open.as_ref().map(|(_, fd)| fd.as_fd()).ok_or_else(|| Errno::NOENT.into())
+    }
+}
+
+impl std::fmt::Debug for RemovalDir<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemovalDir").field("root", self.root).finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 
 use packtrain_object::RelPath;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
@@ -39,6 +40,8 @@ pub struct Root {
     pub(super) file_systems: FileSystems,
     /// The longest name its file system takes, in bytes.
     pub(super) name_max: usize,
+    /// How often an owner could not be set.
+    pub(super) not_owned: AtomicU64,
 }
 
 /// One name in a directory.
@@ -94,6 +97,7 @@ impl Root {
             path,
             parents: Parents::default(),
             made: Made::default(),
+            not_owned: AtomicU64::new(0),
         })
     }
 
@@ -255,30 +259,7 @@ impl Root {
                 .with_place(dir, |p| beneath::open_no_follow(p.dir.as_fd(), p.name, flags))
                 .map_err(link_is_no_directory)?,
         };
-        let mut items = Vec::new();
-        for item in Dir::read_from(&fd)? {
-            let item = item?;
-            let name = item.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            let kind = match item.file_type() {
-                rustix::fs::FileType::Unknown => {
-                    match rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-                        Ok(stat) => Stat::from(&stat).kind,
-                        // Gone already.
-                        Err(Errno::NOENT) => continue,
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                known => known.into(),
-            };
-            items.push(DirItem { name: name.to_vec(), kind });
-            if items.len() >= most {
-                break;
-            }
-        }
-        Ok(items)
+        read_items(fd.as_fd(), most)
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -339,6 +320,34 @@ impl std::fmt::Debug for Root {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Root").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// The first `most` names in an open directory, in no order, `.` and `..` left out.
+pub(super) fn read_items(fd: BorrowedFd<'_>, most: usize) -> io::Result<Vec<DirItem>> {
+    let mut items = Vec::new();
+    for item in Dir::read_from(fd)? {
+        let item = item?;
+        let name = item.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let kind = match item.file_type() {
+            rustix::fs::FileType::Unknown => {
+                match rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => Stat::from(&stat).kind,
+                    // Gone already.
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            known => known.into(),
+        };
+        items.push(DirItem { name: name.to_vec(), kind });
+        if items.len() >= most {
+            break;
+        }
+    }
+    Ok(items)
 }
 
 /// A path's parent and its last name.

@@ -249,9 +249,12 @@ impl Root {
     ) -> io::Result<()> {
         let mut file = File::from(self.make_temp(target, tag)?);
         let written = file.write_all(bytes);
-        written.and_then(|()| Ok(meta::apply_to_file(&file, mode, meta)?)).inspect_err(|_| {
+        let ready = written.and_then(|()| Ok(meta::apply_to_file(&file, mode, meta)?));
+        let owner = ready.inspect_err(|_| {
             let _ = self.remove_temp(target, tag);
-        })
+        })?;
+        self.note_owner(owner);
+        Ok(())
     }
 
     /// Gives a temporary made by [`Root::write_ready`] the target's name.
@@ -274,7 +277,7 @@ impl Root {
     /// stays then.
     pub fn commit(&self, target: &RelPath, tag: &str, meta: &Meta) -> io::Result<()> {
         let known = self.made.known(target);
-        self.with_temp(target, tag, |place, temp| {
+        let owner = self.with_temp(target, tag, |place, temp| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
             let fd = beneath::open_no_follow(place.dir.as_fd(), temp, flags)?;
             let stat = Stat::from(&rustix::fs::fstat(&fd)?);
@@ -291,10 +294,12 @@ impl Root {
                 Some(mode) => mode,
                 None => mode_of_target(place),
             };
-            meta::apply_to_file(&fd, mode, meta)?;
-            rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)
+            let owner = meta::apply_to_file(&fd, mode, meta)?;
+            rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)?;
+            Ok(owner)
         })?;
         self.made.forget(target);
+        self.note_owner(owner);
         Ok(())
     }
 

@@ -45,6 +45,8 @@ pub struct WalkItem {
     pub root: usize,
     /// Its path there.
     pub source: RelPath,
+    /// Which of the sources named it belongs to.
+    pub argument: usize,
 }
 
 /// A path that cannot be moved.
@@ -55,6 +57,8 @@ pub struct WalkFailure {
     pub path: Vec<u8>,
     /// Whether it is one of the sources itself rather than something found in one.
     pub is_source: bool,
+    /// Whether it was named: a source, or a name of the list of files.
+    pub is_named: bool,
     /// Why.
     pub error: io::Error,
 }
@@ -131,6 +135,11 @@ impl Walker {
     /// The directories held open that [`WalkItem::root`] counts.
     pub fn roots(&self) -> &[Arc<Root>] {
         self.sources.roots()
+    }
+
+    /// What each source is called at the target; those that stand for their contents nothing.
+    pub fn target_names(&self) -> Vec<Vec<u8>> {
+        self.sources.target_names()
     }
 
     /// Whether anything failed so far: then nothing must be deleted at the target.
@@ -241,7 +250,8 @@ impl Walker {
         };
         let Stat { mode, mtime, uid, gid, .. } = *stat;
         let entry = Entry { path, kind, mode, mtime, uid, gid };
-        Ok(WalkItem { entry, root: self.sources.root_index(place), source })
+        let (root, argument) = (self.sources.root_index(place), place.source);
+        Ok(WalkItem { entry, root, source, argument })
     }
 
     fn enter(&mut self, place: Place) {
@@ -256,17 +266,23 @@ impl Walker {
 
     fn fail_place(&mut self, place: &Place, error: io::Error) {
         let path = self.sources.shown(place);
-        self.fail(path, self.sources.is_first(place), error);
+        let is_source = self.sources.is_first(place);
+        self.fail(WalkFailure { path, is_source, is_named: is_source, error });
+    }
+
+    /// A name of the list of files cannot be moved.
+    fn fail_listed(&mut self, path: Vec<u8>, error: io::Error) {
+        self.fail(WalkFailure { path, is_source: false, is_named: true, error });
     }
 
     fn fail_source(&mut self, source: usize, error: io::Error) {
         let path = self.sources.named(source);
-        self.fail(path, true, error);
+        self.fail(WalkFailure { path, is_source: true, is_named: true, error });
     }
 
-    fn fail(&mut self, path: Vec<u8>, is_source: bool, error: io::Error) {
+    fn fail(&mut self, failure: WalkFailure) {
         self.failed = true;
-        self.ready.push_back(Err(WalkFailure { path, is_source, error }));
+        self.ready.push_back(Err(failure));
     }
 }
 

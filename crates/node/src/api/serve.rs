@@ -30,6 +30,8 @@ pub struct ServeRequest {
     pub ports: Option<PortRange>,
     /// Nobody writes.
     pub read_only: bool,
+    /// Clients may set owners, and set-user-id and set-group-id bits, of what they write.
+    pub allow_owner: bool,
     /// Ceiling of any transfer's sending rate (site policy).
     pub rate: Option<DataRate>,
     /// How many clients there may be.

@@ -227,7 +227,7 @@ impl Spool {
     pub(super) fn destination(&self, names: Option<Vec<SourceName>>) -> Destination {
         use std::os::unix::ffi::OsStrExt;
         let path = self.dir.join("out").as_os_str().as_bytes().to_vec();
-        Destination { path, confined: None, sources: 1, names }
+        Destination { path, confined: None, sources: 1, names, owners: false }
     }
 
     /// Writes what was received to standard output.

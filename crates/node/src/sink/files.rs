@@ -5,19 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use packtrain_io::disk::{self, Trouble, write};
-use packtrain_object::{Entry, EntryId, RelPath};
+use packtrain_io::disk::write;
+use packtrain_object::{Entry, EntryId};
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
 use super::Answer;
+use super::delete;
 use super::target::{Target, kind_of};
 use crate::assembly::PieceTarget;
 use crate::control::spawn;
 use crate::diagnose::meter::Meters;
-use crate::paths::show;
-
-/// What all our own files at a target begin with or contain.
-pub(super) const MARK: &str = ".packtrain-";
 
 /// Work on names, done in order.
 pub(super) enum MetaJob {
@@ -111,7 +108,7 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             target.discard(id, &entry);
             None
         }
-        MetaJob::Delete(plan) => Some(Answer::Deleted(delete(target, &plan))),
+        MetaJob::Delete(plan) => Some(Answer::Deleted(delete::delete(target, &plan))),
         MetaJob::Then(_) | MetaJob::Done(_) | MetaJob::Stop => None,
     }
 }
@@ -158,65 +155,4 @@ fn failure(target: &Target, what: &str, error: &std::io::Error) -> Failure {
         _ => FailureKind::Fatal,
     };
     Failure::new(kind, format!("{what}: {}", trouble.sentence()))
-}
-
-/// Removes what the plan does not keep below the directories that the source has, deepest first.
-fn delete(target: &Target, plan: &DeletePlan) -> Vec<(Vec<u8>, Result<(), Failure>)> {
-    let mut gone = Vec::new();
-    if target.is_renamed() {
-        // One file under a name of its own: no directory there is the source's.
-        return gone;
-    }
-    let filters = match crate::source::filters(target.options()) {
-        Ok(filters) => filters,
-        Err(failure) => return vec![(Vec::new(), Err(failure))],
-    };
-    // With the root itself in the manifest all of the destination is the source's; otherwise
-    // only the directories that bear a source's name are.
-    let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
-        Some(first) if first.is_empty() => vec![Vec::new()],
-        _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
-    };
-    while let Some(dir) = todo.pop() {
-        let Ok(place) = target.below(&dir) else { continue };
-        let Ok(items) = target.root.list(&place) else { continue };
-        for item in items {
-            if item.name.windows(MARK.len()).any(|w| w == MARK.as_bytes()) {
-                continue;
-            }
-            let path =
-                if dir.is_empty() { item.name } else { [&dir[..], b"/", &item.name].concat() };
-            // What the rules leave out at the source they protect at the target, like rsync's.
-            if filters.excludes_within(&path, item.kind == disk::Kind::Directory) {
-                continue;
-            }
-            let kept = plan.keep.binary_search(&path).is_ok();
-            match (kept, item.kind) {
-                (true, disk::Kind::Directory) => todo.push(path),
-                (true, _) => {}
-                (false, _) if plan.dry_run => gone.push((path, Ok(()))),
-                (false, kind) => {
-                    let result = remove(target, &path, kind);
-                    gone.push((path, result));
-                }
-            }
-        }
-    }
-    gone
-}
-
-fn remove(target: &Target, path: &[u8], kind: disk::Kind) -> Result<(), Failure> {
-    let place: RelPath = target.below(path)?;
-    let removed = if kind == disk::Kind::Directory {
-        target.root.remove_tree(&place)
-    } else {
-        target.root.remove(&place)
-    };
-    match removed {
-        Err(e) if disk::classify(&e) == Trouble::NotFound => Ok(()),
-        other => other.map_err(|e| {
-            let sentence = target.root.trouble(&e).sentence();
-            Failure::new(FailureKind::TargetRefused, format!("{}: {sentence}", show(path)))
-        }),
-    }
 }

@@ -7,12 +7,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_io::disk::{self, LeftoverName, Lock, LockError, Root, Trouble};
+use packtrain_io::disk::{self, LeftoverName, Lock, LockError, Root};
 use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{Failure, FailureKind, Requested};
 
-use super::target::{Target, kind_of};
+use super::target::Target;
+use super::unusable;
 use crate::config::Dirs;
 use crate::confinement::Confinement;
 use crate::paths::show;
@@ -28,6 +29,8 @@ pub(crate) struct Destination {
     pub(crate) sources: usize,
     /// What they are called; none if the caller is the source itself, or asked for all there is.
     pub(crate) names: Option<Vec<SourceName>>,
+    /// Whether owners, and with them set-user-id and set-group-id bits, may be set here.
+    pub(crate) owners: bool,
 }
 
 impl Destination {
@@ -68,7 +71,11 @@ pub(crate) fn open(
     let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
         && destination.sources == 1
         && options.files_from.is_none();
-    let dry = options.dry_run || options.verify;
+    // Where nothing comes nothing is made, unless a slash says that a directory is meant.
+    let is_nothing =
+        matches!(first, Message::ManifestEnd { .. }) && !destination.path.ends_with(b"/");
+    let dry = options.dry_run || options.verify || is_nothing;
+    let is_file = is_file || is_nothing;
     let (root, prefix, rename) = match &destination.confined {
         Some(below) => confined(below, &destination.path, is_file, dry)?,
         None => free(&destination.path, is_file, dry)?,
@@ -157,7 +164,7 @@ fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
             let text = format!("{}: {}; ask its owner to remove it", at(), LockError::Foreign);
             Failure::new(FailureKind::TargetRefused, text)
         }
-        LockError::Io(e) => failure(root.path().as_os_str().as_bytes(), &e),
+        LockError::Io(e) => unusable::free(root.path().as_os_str().as_bytes(), &e),
     })
 }
 
@@ -194,7 +201,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     let is_dir = as_path.is_dir();
     let none = RelPath::root();
     if is_dir {
-        let root = Root::open(as_path).map_err(|e| failure(&path, &e))?;
+        let root = Root::open(as_path).map_err(|e| unusable::free(&path, &e))?;
         return Ok((root, none, None));
     }
     if is_file && !slash {
@@ -205,20 +212,26 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let root = Root::open(parent).map_err(|e| failure(parent.as_os_str().as_bytes(), &e))?;
+        let root =
+            Root::open(parent).map_err(|e| unusable::free(parent.as_os_str().as_bytes(), &e))?;
         let name = RelPath::new(name.as_bytes().to_vec())
             .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
         return Ok((root, none, Some(name)));
+    }
+    if dry && std::fs::symlink_metadata(as_path).is_ok() {
+        return Err(unusable::free(&path, &std::io::ErrorKind::NotADirectory.into()));
     }
     if dry {
         return missing(&path);
     }
     // Its last component is made, like cp and rsync do; a missing parent is more likely a typo.
     match std::fs::create_dir(as_path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(failure(&path, &e)),
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(unusable::free(&path, &e));
+        }
         _ => {}
     }
-    let root = Root::open(as_path).map_err(|e| failure(&path, &e))?;
+    let root = Root::open(as_path).map_err(|e| unusable::free(&path, &e))?;
     Ok((root, none, None))
 }
 
@@ -241,9 +254,10 @@ pub(crate) fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure
 
 /// A place that is not there and is not to be made: the nearest directory above it that is.
 fn missing(path: &[u8]) -> Result<Place, Failure> {
-    let full = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| failure(path, &e))?;
+    let full =
+        std::path::absolute(OsStr::from_bytes(path)).map_err(|e| unusable::free(path, &e))?;
     let there = full.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
-    let root = Root::open(there).map_err(|e| failure(there.as_os_str().as_bytes(), &e))?;
+    let root = Root::open(there).map_err(|e| unusable::free(there.as_os_str().as_bytes(), &e))?;
     let rest = full.strip_prefix(there).unwrap_or(Path::new(""));
     let parts: Vec<&[u8]> = rest.components().map(|c| c.as_os_str().as_bytes()).collect();
     let prefix = RelPath::new(parts.join(&b'/'))
@@ -252,7 +266,7 @@ fn missing(path: &[u8]) -> Result<Place, Failure> {
 }
 
 fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
-    let root = below.root().map_err(|e| failure(path, &e))?;
+    let root = below.root().map_err(|e| unusable::free(path, &e))?;
     let slash = path.is_empty() || path.ends_with(b"/");
     let clean: Vec<&[u8]> =
         path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();
@@ -262,20 +276,21 @@ fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Resul
     }
     let place = RelPath::new(clean)
         .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path))))?;
-    let there = root.stat(&place).map_err(|e| failure(path, &e))?;
+    let there = root.stat(&place).map_err(|e| unusable::confined(&root, path, &e))?;
     if there.is_some_and(|s| s.kind == disk::Kind::Directory) {
         return Ok((root, place, None));
     }
     if is_file && !slash {
         let parent = place.parent().unwrap_or_else(RelPath::root);
         if !parent.is_root() && root.stat(&parent).ok().flatten().is_none() {
-            let text = format!("{}: its directory is not there; make it first", show(path));
-            return Err(Failure::new(FailureKind::TargetMissing, text));
+            let nothing = std::io::ErrorKind::NotFound.into();
+            return Err(unusable::confined(&root, place.as_bytes(), &nothing));
         }
         return Ok((root, parent, Some(place)));
     }
     if !dry {
-        root.make_dir(&place, 0o777 & !0o022).map_err(|e| failure(path, &e))?;
+        let made = root.make_dir(&place, 0o777 & !0o022);
+        made.map_err(|e| unusable::confined(&root, path, &e))?;
     }
     Ok((root, place, None))
 }
@@ -293,17 +308,6 @@ pub(crate) fn expand_home(path: &[u8]) -> Vec<u8> {
     }
 }
 
-fn failure(path: &[u8], error: &std::io::Error) -> Failure {
-    let trouble = disk::classify(error);
-    match trouble {
-        Trouble::NotFound | Trouble::NotDirectory => {
-            let text = format!("{}: no such directory; make it first", show(path));
-            Failure::new(FailureKind::TargetMissing, text)
-        }
-        _ => Failure::new(kind_of(trouble), format!("{}: {}", show(path), trouble.sentence())),
-    }
-}
-
 impl Opened {
     /// Keeps a second transfer of the same things into the same place out.
     pub(crate) fn lock(&self, _options: &Options) -> Result<Option<Lock>, Failure> {
@@ -313,8 +317,12 @@ impl Opened {
         take_lock(&self.root, &self.lock_file).map(Some)
     }
 
-    pub(super) fn target(&self, options: &Options) -> Target {
+    pub(super) fn target(&self, options: &Options, owners: bool) -> Target {
         let (prefix, rename) = (self.prefix.clone(), self.rename.clone());
-        Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options.clone())
+        let owners = owners || !options.preserve_owner;
+        // Without leave to set them, the mode is kept as if they had not been asked for.
+        let options =
+            Options { preserve_owner: options.preserve_owner && owners, ..options.clone() };
+        Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options, owners)
     }
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use packtrain_io::disk::{
     self, LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write,
@@ -15,7 +15,9 @@ use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 use packtrain_units::ByteCount;
+use rustix::process::{getegid, geteuid};
 
+use super::delete;
 use crate::api::{Notice, NoticeLevel};
 use crate::assembly::{PieceTarget, SMALL_FILE};
 use crate::paths::show;
@@ -67,7 +69,10 @@ pub(crate) struct Target {
     stream: Mutex<Option<EntryId>>,
     /// Files got their names since the last sync.
     pub(crate) renamed: AtomicBool,
-    /// Directories this transfer made: nothing was in them before.
+    /// Whether owners may be set; if not, each entry counts as one whose owner was not.
+    owners: bool,
+    not_owned: AtomicU64,
+    /// Directories that this transfer makes: nothing is in them before.
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
 }
 
@@ -92,10 +97,25 @@ impl Target {
         rename: Option<RelPath>,
         tag: String,
         options: Options,
+        owners: bool,
     ) -> Self {
         let (open, fresh) = (Mutex::default(), Mutex::default());
         let (dirty, stream, renamed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Self { root, prefix, rename, tag, options, open, dirty, stream, renamed, fresh }
+        let not_owned = AtomicU64::new(0);
+        Self {
+            root,
+            prefix,
+            rename,
+            tag,
+            options,
+            open,
+            dirty,
+            stream,
+            renamed,
+            owners,
+            not_owned,
+            fresh,
+        }
     }
 
     /// Whether the destination names a file rather than a directory.
@@ -155,10 +175,17 @@ impl Target {
     pub(crate) fn examine(&self, entry: &Entry) -> TargetState {
         let nothing = TargetState { target: None, temporary: None };
         let Ok(place) = self.place(entry) else { return nothing };
+        let is_dir = entry.kind == EntryKind::Directory;
         if self.is_fresh(&place) {
+            self.note_fresh(is_dir, place);
             return nothing;
         }
-        let target = self.root.stat(&place).ok().flatten().map(|stat| Found {
+        let stat = self.root.stat(&place).ok().flatten();
+        if !stat.is_some_and(|stat| stat.kind == disk::Kind::Directory) {
+            // A link to a directory is replaced by a directory: what is behind it is not in there.
+            self.note_fresh(is_dir, place.clone());
+        }
+        let target = stat.map(|stat| Found {
             kind: match stat.kind {
                 disk::Kind::File => FoundKind::File,
                 disk::Kind::Directory => FoundKind::Directory,
@@ -171,6 +198,10 @@ impl Target {
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
+            makes_way: stat.kind == disk::Kind::Directory
+                && !is_dir
+                && (self.options.delete
+                    || self.root.list(&place).is_ok_and(|items| items.is_empty())),
         });
         let temporary = if self.options.inplace {
             // The file itself is what an earlier run was writing.
@@ -181,6 +212,12 @@ impl Target {
             None
         };
         TargetState { target, temporary }
+    }
+
+    fn note_fresh(&self, is_dir: bool, place: RelPath) {
+        if is_dir {
+            self.fresh.lock().insert(place.into_bytes());
+        }
     }
 
     fn is_fresh(&self, place: &RelPath) -> bool {
@@ -194,49 +231,101 @@ impl Target {
         if place.is_root() {
             return Ok(());
         }
-        let was_fresh = self.is_fresh(&place);
-        let existed = !was_fresh && matches!(self.root.stat(&place), Ok(Some(_)));
-        self.root
-            .make_dir(&place, (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777)
-            .map_err(|e| self.failure(entry, "cannot make the directory", &e))?;
-        if !existed {
-            self.fresh.lock().insert(place.into_bytes());
+        let what = "cannot make the directory";
+        // A directory that was made a moment ago has nothing in it.
+        let there =
+            if self.is_fresh(&place) { None } else { self.root.stat(&place).ok().flatten() };
+        match there.map(|stat| stat.kind) {
+            Some(disk::Kind::Directory) => {}
+            Some(disk::Kind::File | disk::Kind::Symlink) => {
+                self.root.remove(&place).map_err(|e| self.failure(entry, what, &e))?;
+                self.note_fresh(true, place.clone());
+            }
+            Some(disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
         }
-        Ok(())
+        let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
+        self.root.make_dir(&place, mode).map_err(|e| self.failure(entry, what, &e))
     }
 
     pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
         let EntryKind::Symlink { target } = &entry.kind else { return Ok(()) };
         let place = self.place(entry)?;
-        self.root
-            .make_symlink(&place, target)
-            .map_err(|e| self.failure(entry, "cannot make the symbolic link", &e))?;
+        let made = match self.root.make_symlink(&place, target) {
+            Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+                self.make_room(entry, &place)?;
+                self.root.make_symlink(&place, target)
+            }
+            made => made,
+        };
+        made.map_err(|e| self.failure(entry, "cannot make the symbolic link", &e))?;
         let meta = Meta { mode: None, ..self.meta(entry) };
         let _ = self.root.settle(&place, &meta);
         Ok(())
     }
 
+    /// Removes the directory in the place of a file or link: an empty one, and with `--delete` any.
+    fn make_room(&self, entry: &Entry, place: &RelPath) -> Result<(), Failure> {
+        if self.options.delete {
+            let path = self.rename.as_ref().unwrap_or(&entry.path);
+            return delete::make_room(self, path.as_bytes());
+        }
+        self.root
+            .remove(place)
+            .map_err(|e| self.failure(entry, "cannot remove the directory in its place", &e))
+    }
+
+    /// The mode that the entry gets, if it gets the source's.
+    fn mode(&self, entry: &Entry) -> Option<u32> {
+        self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
+    }
+
     /// What of the entry's metadata is kept.
     fn meta(&self, entry: &Entry) -> Meta {
+        let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
+        if !self.owners && !own() {
+            self.not_owned.fetch_add(1, Ordering::Relaxed);
+        }
         Meta {
-            mode: entry.permissions().filter(|_| self.options.preserve_mode),
+            mode: self.mode(entry),
             mtime: self.options.preserve_times.then_some(entry.mtime),
             owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
         }
+    }
+
+    /// How many entries did not get the owner that they were to get.
+    pub(super) fn not_owned(&self) -> u64 {
+        self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
     }
 
     pub(crate) fn commit(&self, id: EntryId, entry: &Entry) -> Result<(), Failure> {
         self.close(id);
         self.renamed.store(true, Ordering::Release);
         let place = self.place(entry)?;
-        let result = if self.in_place(entry) {
-            self.root.settle(&place, &self.meta(entry))
-        } else if self.mode_when_written(entry).is_some() && !self.is_stream(id) {
-            self.root.commit_ready(&place, &self.tag)
-        } else {
-            self.root.commit(&place, &self.tag, &self.meta(entry))
+        if self.in_place(entry) {
+            let mut meta = self.meta(entry);
+            if meta.mode.is_none()
+                && let Ok(Some(stat)) = self.root.stat(&place)
+            {
+                // What has new content does not act for its owner any more.
+                meta.mode = Some(stat.mode & 0o777);
+            }
+            let settled = self.root.settle(&place, &meta);
+            return settled.map_err(|e| self.failure(entry, "cannot set mode and time", &e));
+        }
+        let is_ready = self.mode_when_written(entry).is_some() && !self.is_stream(id);
+        let meta = (!is_ready).then(|| self.meta(entry));
+        let give_name = || match &meta {
+            None => self.root.commit_ready(&place, &self.tag),
+            Some(meta) => self.root.commit(&place, &self.tag, meta),
         };
-        result.map_err(|e| self.failure(entry, "cannot put the file in its place", &e))
+        let named = match give_name() {
+            Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+                self.make_room(entry, &place)?;
+                give_name()
+            }
+            named => named,
+        };
+        named.map_err(|e| self.failure(entry, "cannot put the file in its place", &e))
     }
 
     pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
@@ -270,7 +359,7 @@ impl Target {
     /// The mode that the entry's temporary gets when it is written: of a small file, if it does
     /// not depend on what the file replaces.
     fn mode_when_written(&self, entry: &Entry) -> Option<u32> {
-        self.meta(entry).mode.filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE))
+        self.mode(entry).filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE))
     }
 
     /// Whether this entry's size became known only at its end.
@@ -321,6 +410,11 @@ impl Target {
         self.options.inplace && entry.size() != Some(0)
     }
 
+    fn is_symlink(&self, place: &RelPath) -> bool {
+        let stat = self.root.stat(place).ok().flatten();
+        stat.is_some_and(|stat| stat.kind == disk::Kind::Symlink)
+    }
+
     fn close(&self, id: EntryId) {
         self.open.lock().files.remove(&id);
     }
@@ -336,7 +430,19 @@ impl Target {
         let place = self.place(entry)?;
         let size = entry.size();
         let opened = if self.in_place(entry) {
-            self.root.open_in_place(&place, size, self.meta(entry).mode.is_none())
+            let keep_mode = self.mode(entry).is_none();
+            match self.root.open_in_place(&place, size, keep_mode) {
+                Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+                    self.make_room(entry, &place)?;
+                    self.root.open_in_place(&place, size, keep_mode)
+                }
+                // A link is replaced, as it is without --inplace.
+                Err(_) if self.is_symlink(&place) => self
+                    .root
+                    .remove(&place)
+                    .and_then(|()| self.root.open_in_place(&place, size, keep_mode)),
+                opened => opened,
+            }
         } else {
             // A later run goes on from it, or this one had closed it meanwhile.
             let keep = self.is_resumable(entry) || self.root.has_temp(&place);

@@ -36,7 +36,7 @@ pub(crate) fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, 
     for item in inbox {
         match item {
             News::Entries(some) => entries.extend(some),
-            News::WalkEnd(some) => failed = some,
+            News::WalkEnd(some, _) => failed = some,
             News::Refuse(failure) => return Err(failure),
             News::Read(_)
             | News::Hole(..)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use packtrain_io::clock;
-use packtrain_io::disk::walk::{WalkFailure, WalkItem};
-use packtrain_io::disk::{self, Root, Trouble, WalkOptions, Walker};
+use packtrain_io::disk::walk::WalkFailure;
+use packtrain_io::disk::{self, Trouble, WalkOptions, Walker};
 use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
@@ -92,16 +92,14 @@ pub(super) fn start(
                     .iter()
                     .map(|p| PathBuf::from(OsStr::from_bytes(&crate::sink::expand_home(p))))
                     .collect();
-                let walker = measured(Walker::new(&paths, prepared), &meters);
-                walk(walker, paths.len(), &table, &credit, &news)
+                walk(Walker::new(&paths, prepared), &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = root
                     .root()
                     .map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))?;
-                let count = paths.len();
-                let walker = measured(Walker::beneath(&root, paths, prepared), &meters);
-                walk(walker, count, &table, &credit, &news)
+                let walker = Walker::beneath(&root, paths, prepared);
+                walk(walker, &meters, &table, &credit, &news)
             }),
         };
         if let Err(failure) = result {
@@ -119,7 +117,7 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     let entry = Entry { path, kind: EntryKind::Stream, mode: NO_MODE, mtime, uid: 0, gid: 0 };
     table.push_nothing();
     let _ = news.send(News::Entries(vec![entry]));
-    let _ = news.send(News::WalkEnd(Vec::new()));
+    let _ = news.send(News::WalkEnd(Vec::new(), Vec::new()));
     Ok(())
 }
 
@@ -132,7 +130,7 @@ fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<News>) {
         }
         let _ = news.send(News::Entries(batch.to_vec()));
     }
-    let _ = news.send(News::WalkEnd(Vec::new()));
+    let _ = news.send(News::WalkEnd(Vec::new(), Vec::new()));
 }
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
@@ -141,25 +139,21 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     Ok(WalkOptions { recursive, filters, files_from })
 }
 
-/// A walker, what each of its steps takes measured.
-fn measured(
+/// Walks over the sources and hands over what it finds, what each step takes measured.
+fn walk(
     mut walker: Walker,
     meters: &Meters,
-) -> (Vec<Arc<Root>>, impl Iterator<Item = Result<WalkItem, WalkFailure>>) {
-    let roots = walker.roots().to_vec();
-    (roots, std::iter::from_fn(move || meters.names.run(0, || walker.next())))
-}
-
-fn walk(
-    (roots, walker): (Vec<Arc<Root>>, impl Iterator<Item = Result<WalkItem, WalkFailure>>),
-    sources: usize,
     table: &Table,
     credit: &Credit,
     news: &Sender<News>,
 ) -> Result<(), Failure> {
-    table.set_roots(roots);
+    table.set_roots(walker.roots().to_vec());
+    let names = walker.target_names();
+    let sources = names.len();
+    let mut brought = vec![false; sources];
+    let walker = std::iter::from_fn(|| meters.names.run(0, || walker.next()));
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
-    let mut any = false;
+    let (mut any, mut missing) = (false, 0);
     for item in walker {
         match item {
             // Our own traces in a source are nobody's data; at a target of the same name they would
@@ -169,6 +163,11 @@ fn walk(
                     && is_trace(item.entry.path.file_name()) => {}
             Ok(item) => {
                 any = true;
+                if item.entry.kind != EntryKind::Directory
+                    && let Some(brought) = brought.get_mut(item.argument)
+                {
+                    *brought = true;
+                }
                 table.push(item.root, item.source, &item.entry);
                 batch.push(item.entry);
             }
@@ -176,7 +175,12 @@ fn walk(
             Err(failure) if failure.is_source && sources == 1 && !any => {
                 return Err(explain(&failure));
             }
-            Err(failure) => failed.push((failure.path.clone(), explain(&failure))),
+            Err(failure) => {
+                let why = explain(&failure);
+                let is_missing = why.kind == FailureKind::SourceMissing && failure.is_source;
+                missing += usize::from(is_missing);
+                failed.push((failure.path, why));
+            }
         }
         if batch.len() >= BATCH {
             if !credit.take(batch.len()) {
@@ -186,19 +190,20 @@ fn walk(
                 news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
         }
     }
-    let all_missing = !any && failed.len() >= sources && !failed.is_empty();
-    if all_missing && failed.iter().all(|(_, f)| f.kind == FailureKind::SourceMissing) {
+    let all_missing = !any && missing > 0 && missing >= sources && missing == failed.len();
+    if all_missing {
         return Err(failed.swap_remove(0).1);
     }
     if !batch.is_empty() {
         let _ = news.send(News::Entries(batch));
     }
-    let _ = news.send(News::WalkEnd(failed));
+    let empty = names.into_iter().zip(brought).filter(|(_, brought)| !brought);
+    let _ = news.send(News::WalkEnd(failed, empty.map(|(name, _)| name).collect()));
     Ok(())
 }
 
 /// Whether a name is that of a temporary, a journal or a lock of ours.
-fn is_trace(name: &[u8]) -> bool {
+pub(crate) fn is_trace(name: &[u8]) -> bool {
     disk::is_temp_name(name)
         || name
             .strip_prefix(b".packtrain-".as_slice())
@@ -211,6 +216,10 @@ fn explain(failure: &WalkFailure) -> Failure {
     let (kind, text) = match trouble {
         Trouble::NotFound if failure.is_source => {
             (FailureKind::SourceMissing, format!("{path}: no such file or directory"))
+        }
+        // It may have been there once, but a mistake in the list is more likely.
+        Trouble::NotFound if failure.is_named => {
+            (FailureKind::SourceMissing, "is named by --files-from and is not there".to_owned())
         }
         Trouble::NotFound => {
             (FailureKind::Vanished, format!("{path}: vanished while it was listed"))

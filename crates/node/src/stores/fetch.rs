@@ -278,7 +278,7 @@ impl Runner<'_> {
             entries.push(entry);
         }
         self.source.on_entries(now, entries);
-        self.source.on_walk_end(now, found.failed);
+        self.source.on_walk_end(now, found.failed, Vec::new());
     }
 
     fn act(&mut self) {

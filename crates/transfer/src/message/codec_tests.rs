@@ -27,6 +27,7 @@ fn every_kind() -> Vec<Message> {
             failed: 1,
             vanished: 1,
             failures: vec![(b"gone".to_vec(), failure.clone())],
+            empty: vec![b"mount".to_vec(), vec![]],
         },
         Message::Need {
             segment: Some(EntryId(4)),

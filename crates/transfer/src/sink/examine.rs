@@ -8,6 +8,8 @@ use crate::action::{FileReport, Found, FoundKind, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Message, Options};
 
+const SPECIAL: &str = "there is a device, socket or named pipe, which is not replaced";
+
 /// What is to be done with an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision {
@@ -38,15 +40,18 @@ pub(super) fn decide(
     let decision = match &entry.kind {
         EntryKind::Directory => match found {
             Some(found) if found.kind == FoundKind::Directory => Decision::Keep { settle: false },
+            Some(found) if found.kind == FoundKind::Other => refused(SPECIAL),
             _ => Decision::Make,
         },
         EntryKind::Symlink { .. } => match found {
             Some(found) if found.kind == FoundKind::Symlink && found.same_link => {
-                Decision::Keep { settle: false }
+                Decision::Keep { settle: needs_settling(options, entry, found) }
             }
-            Some(found) if found.kind == FoundKind::Directory => {
-                refused("there is a directory where a symbolic link belongs")
-            }
+            Some(found) if found.kind == FoundKind::Directory && !found.makes_way => refused(
+                "there is a directory with something in it where a symbolic link belongs; \
+                 --delete removes it",
+            ),
+            Some(found) if found.kind == FoundKind::Other => refused(SPECIAL),
             _ => Decision::Make,
         },
         EntryKind::Stream => decide_file(options, entry, true, found),
@@ -63,12 +68,14 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
         Some(found) => match found.kind {
             FoundKind::File => found,
             FoundKind::Symlink => return moved,
+            FoundKind::Directory if found.makes_way => return moved,
             FoundKind::Directory => {
-                return refused("there is a directory where a file belongs");
+                return refused(
+                    "there is a directory with something in it where a file belongs; \
+                     --delete removes it",
+                );
             }
-            FoundKind::Other => {
-                return refused("what is there is neither a file nor a directory");
-            }
+            FoundKind::Other => return refused(SPECIAL),
         },
     };
     if stream {
@@ -113,7 +120,9 @@ fn without_changing(options: &Options, found: Option<&Found>, decision: Decision
 
 /// Whether metadata of a file with the right content is to be set.
 pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) -> bool {
-    (options.preserve_mode && entry.permissions().is_some_and(|mode| found.mode != mode))
+    let has_mode = !matches!(entry.kind, EntryKind::Symlink { .. });
+    let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
+    mode.is_some_and(|mode| found.mode != mode)
         || (options.preserve_times && found.mtime != entry.mtime)
         || options.preserve_owner
 }

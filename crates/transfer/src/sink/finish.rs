@@ -48,14 +48,25 @@ pub(super) struct Directories {
     settle: Vec<(EntryId, Entry)>,
     /// All paths of the source, if the rest is to be deleted.
     keep: Vec<Vec<u8>>,
+    /// Paths of the sources that brought no file.
+    spared: Vec<Vec<u8>>,
+    /// Entries that are no directories.
+    files: u64,
 }
 
 impl Directories {
     /// An entry was announced.
     pub(super) fn announce(&mut self, options: &Options, entry: &Entry) {
+        self.files += u64::from(entry.kind != EntryKind::Directory);
         if options.delete {
             self.keep.push(entry.path.as_bytes().to_vec());
         }
+    }
+
+    /// The sources at these paths brought no file: more likely their disk is not mounted than that
+    /// everything is to be deleted.
+    pub(super) fn spare(&mut self, paths: Vec<Vec<u8>>) {
+        self.spared = paths;
     }
 
     /// A directory is there.
@@ -71,10 +82,13 @@ impl Directories {
         }
     }
 
-    /// Everything that is left: files, then directories, children before parents.
+    /// Everything that is left but the destination itself: files, then directories, children
+    /// before parents.
     fn settle_all(&mut self, out: &mut VecDeque<SinkAction>) {
         let mut all = std::mem::take(&mut self.settle);
-        let mut made = std::mem::take(&mut self.made);
+        let (root, mut made) =
+            std::mem::take(&mut self.made).into_iter().partition(|(_, entry)| entry.path.is_root());
+        self.made = root;
         made.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
         all.append(&mut made);
         for batch in all.chunks(SETTLE_BATCH) {
@@ -82,10 +96,20 @@ impl Directories {
         }
     }
 
-    fn delete_plan(&mut self, dry_run: bool) -> DeletePlan {
+    /// The destination itself, when nothing is made or removed in it any more.
+    fn settle_root(&mut self, out: &mut VecDeque<SinkAction>) {
+        let root = std::mem::take(&mut self.made);
+        if !root.is_empty() {
+            out.push_back(SinkAction::Settle(root));
+        }
+    }
+
+    fn delete_plan(&mut self, options: &Options) -> DeletePlan {
         let mut keep = std::mem::take(&mut self.keep);
         keep.sort_unstable();
-        DeletePlan { keep, dry_run }
+        let spared =
+            if options.force_delete { Vec::new() } else { std::mem::take(&mut self.spared) };
+        DeletePlan { keep, spared, limit: options.max_delete, dry_run: options.dry_run }
     }
 }
 
@@ -116,14 +140,14 @@ impl Sink {
             self.close();
             return;
         }
-        if self.intake.is_empty() && !self.options.force_delete {
-            let text = "the source is empty and --delete would delete everything at the target; \
+        if self.directories.files == 0 && !self.options.force_delete {
+            let text = "the source has no file and --delete would delete every file at the target; \
                         use --force-delete if that is meant";
             self.end(Failure::new(FailureKind::Usage, text), true);
             return;
         }
         self.phase = Phase::Deleting;
-        let plan = self.directories.delete_plan(self.options.dry_run);
+        let plan = self.directories.delete_plan(&self.options);
         self.out.push_back(SinkAction::Delete(plan));
     }
 
@@ -154,6 +178,14 @@ impl Sink {
         }
         // Before the sync: its answer says that these are done too, and only then all is.
         self.directories.settle_all(&mut self.out);
+        // All files have their names, durably, so no crash needs the journal any more. Removing it
+        // and the lock changes the time of the directory they are in.
+        let clean = self.tally.failures.count() == 0;
+        if self.journal.is_enabled() && (clean || !self.journal.has_files()) {
+            self.out.push_back(SinkAction::RemoveJournal);
+        }
+        self.out.push_back(SinkAction::RemoveLock);
+        self.directories.settle_root(&mut self.out);
         let token = self.durability.token();
         self.phase = Phase::Closing { token };
         self.out.push_back(SinkAction::JournalSync(token));
@@ -163,10 +195,6 @@ impl Sink {
     pub(super) fn take_last_journal_synced(&mut self, token: u64) -> bool {
         let last = self.phase.is_closing(token);
         if last {
-            let clean = self.tally.failures.count() == 0;
-            if self.journal.is_enabled() && (clean || !self.journal.has_files()) {
-                self.out.push_back(SinkAction::RemoveJournal);
-            }
             self.say_finished();
         }
         last

@@ -21,8 +21,6 @@ use crate::limits::{MAX_HELD, MAX_HELD_PATHS, path_bytes};
 pub(super) struct Intake {
     count: u32,
     ended: bool,
-    /// Whether anything but the root came.
-    anything: bool,
     /// Segments being examined: first entry and count.
     examining: BTreeMap<EntryId, u32>,
     /// Chunks of small files that are not planned.
@@ -51,11 +49,6 @@ impl Intake {
 
     pub(super) fn is_ended(&self) -> bool {
         self.ended
-    }
-
-    /// Whether the source had nothing but, at most, its own root.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.anything
     }
 
     pub(super) fn knows(&self, id: EntryId) -> bool {
@@ -130,7 +123,6 @@ impl Sink {
                 .layout
                 .try_push(id, &entry.kind)
                 .map_err(|error| protocol(&error.to_string()))?;
-            self.intake.anything |= !entry.path.is_root();
             self.directories.announce(&self.options, entry);
             self.tally.add_known(ByteCount(entry.size().unwrap_or_default()));
             let item = Item::new(entry.clone(), range.clone());

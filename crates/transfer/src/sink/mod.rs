@@ -28,7 +28,7 @@ use packtrain_units::{ByteCount, Time};
 
 use crate::action::{PieceHash, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind, protocol, unexpected};
-use crate::limits::MAX_FAILED;
+use crate::limits::{MAX_EMPTY_SOURCES, MAX_FAILED};
 use crate::message::{Message, Options};
 use crate::requested::Requested;
 use announced::Announced;
@@ -149,8 +149,12 @@ impl Sink {
             Message::ManifestEnd { failures, .. } if failures.len() > MAX_FAILED => {
                 Err(protocol("more failures than are told"))
             }
-            Message::ManifestEnd { entries, failed, vanished, failures } => {
+            Message::ManifestEnd { empty, .. } if empty.len() > MAX_EMPTY_SOURCES => {
+                Err(protocol("more empty sources than are told"))
+            }
+            Message::ManifestEnd { entries, failed, vanished, failures, empty } => {
                 self.tally.failures.note_told(failures, failed, vanished);
+                self.directories.spare(empty);
                 self.take_manifest_end(entries)
             }
             Message::Digests { chunk, pieces } => self.take_digests(chunk, &pieces),
@@ -269,6 +273,11 @@ impl Sink {
     pub fn on_deleted(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
         self.take_deleted(paths);
         self.advance();
+    }
+
+    /// So many entries of those that have their metadata could not get owner or group.
+    pub fn on_not_owned(&mut self, entries: u64) {
+        self.tally.summary.not_owned = entries;
     }
 
     /// Time passed.

@@ -42,7 +42,13 @@ fn sink_of(sizes: &[u64]) -> Sink {
     let entries = entries(sizes);
     let count = entries.len() as u64;
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &entries))).unwrap();
-    let end = Message::ManifestEnd { entries: count, failed: 0, vanished: 0, failures: vec![] };
+    let end = Message::ManifestEnd {
+        entries: count,
+        failed: 0,
+        vanished: 0,
+        failures: vec![],
+        empty: vec![],
+    };
     sink.on_message(now(), end).unwrap();
     let nothing = TargetState { target: None, temporary: None };
     sink.on_examined(now(), EntryId(0), vec![nothing; entries.len()]);
@@ -162,7 +168,13 @@ fn a_second_segment_may_still_come_into_the_last_chunk() {
     sink.on_examined(now(), EntryId(0), vec![nothing]);
     assert_eq!(plans(&actions(&mut sink)).len(), 0);
     sink.on_message(now(), segment(1, &all[1])).unwrap();
-    let end = Message::ManifestEnd { entries: 2, failed: 0, vanished: 0, failures: vec![] };
+    let end = Message::ManifestEnd {
+        entries: 2,
+        failed: 0,
+        vanished: 0,
+        failures: vec![],
+        empty: vec![],
+    };
     sink.on_message(now(), end).unwrap();
     assert_eq!(plans(&actions(&mut sink)).len(), 0, "the second is not examined");
     sink.on_examined(now(), EntryId(1), vec![nothing]);
@@ -206,9 +218,18 @@ fn a_stream_is_open_until_it_ends() {
 #[test]
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
-    let end = Message::ManifestEnd { entries: 0, failed: 0, vanished: 0, failures: vec![] };
+    let end = Message::ManifestEnd {
+        entries: 0,
+        failed: 0,
+        vanished: 0,
+        failures: vec![],
+        empty: vec![],
+    };
     sink.on_message(now(), end).unwrap();
-    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    let [.., SinkAction::RemoveLock, SinkAction::JournalSync(token)] = actions(&mut sink)[..]
+    else {
+        panic!("no sync")
+    };
     sink.on_journal_synced(token);
     let last = actions(&mut sink).pop();
     assert!(matches!(last, Some(SinkAction::Send(Message::Finished(_)))), "{last:?}");
@@ -252,6 +273,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             failed: u64::MAX,
             vanished: u64::MAX,
             failures: vec![],
+            empty: vec![b"d".to_vec()],
         }),
         1 => Just(Message::Bye),
     ]
@@ -299,4 +321,62 @@ proptest! {
             }
         }
     }
+}
+
+/// A sink with `--delete` to which all of these came, the sources at `empty` without a file.
+fn deleting(all: &[Entry], empty: &[&str], options: Options) -> Vec<SinkAction> {
+    let options = Options { delete: true, ..options };
+    let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
+    let count = all.len() as u64;
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), all))).unwrap();
+    let empty = empty.iter().map(|path| path.as_bytes().to_vec()).collect();
+    let end =
+        Message::ManifestEnd { entries: count, failed: 0, vanished: 0, failures: vec![], empty };
+    sink.on_message(now(), end).unwrap();
+    let mtime = Mtime { secs: 1, nanos: 0 };
+    let there = |entry: &Entry| TargetState {
+        target: Some(crate::action::Found {
+            kind: match entry.kind {
+                EntryKind::Directory => crate::action::FoundKind::Directory,
+                _ => crate::action::FoundKind::File,
+            },
+            size: entry.size().unwrap_or_default(),
+            mtime,
+            mode: 0o644,
+            same_link: false,
+            makes_way: false,
+        }),
+        temporary: None,
+    };
+    sink.on_examined(now(), EntryId(0), all.iter().map(there).collect());
+    actions(&mut sink)
+}
+
+fn plan_of(said: &[SinkAction]) -> Option<&crate::action::DeletePlan> {
+    said.iter().find_map(|action| match action {
+        SinkAction::Delete(plan) => Some(plan),
+        _ => None,
+    })
+}
+
+#[test]
+fn directories_alone_delete_nothing() {
+    let empty = [entry("", EntryKind::Directory), entry("d", EntryKind::Directory)];
+    let said = deleting(&empty, &[""], Options::default());
+    assert_eq!(plan_of(&said), None, "{said:?}");
+    let Some(SinkAction::Finished(outcome)) = said.last() else { panic!("not over: {said:?}") };
+    assert_eq!(outcome.failure.as_ref().map(|f| f.kind), Some(FailureKind::Usage));
+    let forced = Options { force_delete: true, ..Options::default() };
+    let said = deleting(&empty, &[""], forced);
+    assert!(plan_of(&said).is_some_and(|plan| plan.spared.is_empty()), "{said:?}");
+}
+
+#[test]
+fn a_source_without_a_file_is_spared_and_a_limit_passed_on() {
+    let dir = |name| entry(name, EntryKind::Directory);
+    let all = [dir("a"), entry("a/f", EntryKind::File { size: 0 }), dir("b"), dir("b/c")];
+    let options = Options { max_delete: Some(3), ..Options::default() };
+    let said = deleting(&all, &["b"], options);
+    let plan = plan_of(&said).expect("a plan");
+    assert_eq!((&plan.spared[..], plan.limit), (&[b"b".to_vec()][..], Some(3)));
 }

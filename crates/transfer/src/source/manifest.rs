@@ -9,7 +9,7 @@ use packtrain_units::{Offset, Time};
 
 use crate::action::SourceAction;
 use crate::failure::{Failure, FailureKind, protocol};
-use crate::limits::{MAX_FAILED, SEGMENT_DELAY};
+use crate::limits::{MAX_EMPTY_SOURCES, MAX_FAILED, SEGMENT_DELAY};
 use crate::message::Message;
 
 /// Bytes that an entry may take besides its path and target.
@@ -66,8 +66,8 @@ impl Segments {
         }
     }
 
-    /// The walk is over.
-    pub(super) fn end(&mut self, out: &mut VecDeque<SourceAction>) {
+    /// The walk is over; the sources at `empty` brought no file.
+    pub(super) fn end(&mut self, empty: Vec<Vec<u8>>, out: &mut VecDeque<SourceAction>) {
         while !self.pending.is_empty() {
             self.flush(out);
         }
@@ -76,6 +76,7 @@ impl Segments {
             failed: self.failed,
             vanished: self.vanished,
             failures: std::mem::take(&mut self.failures),
+            empty: bounded(empty),
         }));
     }
 
@@ -125,4 +126,11 @@ impl Segments {
         self.sent += count as u32;
         self.unanswered.insert(first, count as u32);
     }
+}
+
+/// The paths, or, where they do not fit in a message, the root, below which all of them are.
+fn bounded(paths: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let bytes: usize = paths.iter().map(|path| ENTRY_BYTES + path.len()).sum();
+    let fits = paths.len() <= MAX_EMPTY_SOURCES && bytes <= MAX_SEGMENT_BYTES / 2;
+    if fits { paths } else { vec![Vec::new()] }
 }

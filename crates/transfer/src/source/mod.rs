@@ -144,8 +144,14 @@ impl Source {
         Ok(())
     }
 
-    /// The walk is over; `failed` is what it could not read, all of it.
-    pub fn on_walk_end(&mut self, _now: Time, failed: Vec<(Vec<u8>, Failure)>) {
+    /// The walk is over; `failed` is what it could not read, all of it, and `empty` the sources that
+    /// brought no file, by their paths at the target.
+    pub fn on_walk_end(
+        &mut self,
+        _now: Time,
+        failed: Vec<(Vec<u8>, Failure)>,
+        empty: Vec<Vec<u8>>,
+    ) {
         if self.over || self.totals.walk_done {
             return;
         }
@@ -154,7 +160,7 @@ impl Source {
             self.segments.add_failed(path, failure);
         }
         self.totals.walk_done = true;
-        self.segments.end(&mut self.out);
+        self.segments.end(empty, &mut self.out);
     }
 
     /// A message came, of those that are not the node's own. After an error the transfer is

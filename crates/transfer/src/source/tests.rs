@@ -30,7 +30,7 @@ fn now() -> Time {
 fn source(sizes: &[u64]) -> Source {
     let mut source = Source::new(Options::default(), now());
     source.on_entries(now(), entries(sizes));
-    source.on_walk_end(now(), Vec::new());
+    source.on_walk_end(now(), Vec::new(), Vec::new());
     source
 }
 

@@ -217,7 +217,7 @@ impl Disk {
 
 fn found(kind: FoundKind, size: u64, entry: Option<&Entry>, same_link: bool) -> Found {
     let mtime = entry.map_or(packtrain_object::Mtime { secs: 0, nanos: 0 }, |e| e.mtime);
-    Found { kind, size, mtime, mode: entry.map_or(0, |e| e.mode), same_link }
+    Found { kind, size, mtime, mode: entry.map_or(0, |e| e.mode), same_link, makes_way: false }
 }
 
 fn survive(place: &Place, stable: &Place, rng: &mut Rng) -> Place {

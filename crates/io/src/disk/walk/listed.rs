@@ -25,7 +25,7 @@ impl Walker {
             None => false,
             Some(Err(bad)) => {
                 let why = "the name leads out of the source directory";
-                self.fail(bad, false, io::Error::new(io::ErrorKind::InvalidInput, why));
+                self.fail_listed(bad, io::Error::new(io::ErrorKind::InvalidInput, why));
                 true
             }
             Some(Ok((path, listed))) => {
@@ -50,7 +50,10 @@ impl Walker {
             // No directory on the way: the names beneath it fail.
             Part::Parent => self.no_parent = Some(place.to),
             Part::Name if self.lacks_parent(&place) => {
-                self.fail_place(&place, Errno::NOTDIR.into());
+                self.fail_listed(self.sources.shown(&place), Errno::NOTDIR.into());
+            }
+            Part::Name if kind.is_none() => {
+                self.fail_listed(self.sources.shown(&place), Errno::NOENT.into());
             }
             Part::Name => self.visit(place, kind, self.recursive),
         }

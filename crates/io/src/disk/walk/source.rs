@@ -75,6 +75,10 @@ impl Sources {
         &self.roots
     }
 
+    pub(super) fn target_names(&self) -> Vec<Vec<u8>> {
+        self.sources.iter().map(|source| source.name.clone()).collect()
+    }
+
     /// Where the source begins.
     pub(super) fn first_place(&mut self, source: usize) -> io::Result<Place> {
         let at = &mut self.sources[source];

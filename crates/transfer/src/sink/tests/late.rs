@@ -103,24 +103,41 @@ fn a_cancel_while_names_are_given_waits_for_them_and_ends() {
 #[test]
 fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
     let mut sink = sink();
-    let all = [entry("d", EntryKind::Directory)];
+    let all = [entry("", EntryKind::Directory), entry("d", EntryKind::Directory)];
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &all))).unwrap();
-    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures: vec![] };
+    let end = Message::ManifestEnd {
+        entries: 2,
+        failed: 0,
+        vanished: 0,
+        failures: vec![],
+        empty: vec![],
+    };
     sink.on_message(now(), end).unwrap();
-    sink.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }]);
+    sink.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }; 2]);
     actions(&mut sink);
     sink.on_made(EntryId(0), Ok(()));
+    sink.on_made(EntryId(1), Ok(()));
     let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_synced(token);
     let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
     let last = actions(&mut sink);
-    let [.., SinkAction::Settle(_), SinkAction::JournalSync(token)] = last[..] else {
+    // The destination itself after the journal and the lock that were in it.
+    let [
+        ..,
+        SinkAction::Settle(first),
+        SinkAction::RemoveJournal,
+        SinkAction::RemoveLock,
+        SinkAction::Settle(root),
+        SinkAction::JournalSync(token),
+    ] = &last[..]
+    else {
         panic!("not settled and then synced: {last:?}");
     };
+    assert_eq!((first[0].0, root[0].0), (EntryId(1), EntryId(0)));
     let is_end = |a: &SinkAction| matches!(a, SinkAction::Send(Message::Finished(_)));
     assert!(!last.iter().any(is_end));
-    sink.on_journal_synced(token);
+    sink.on_journal_synced(*token);
     finished(&actions(&mut sink));
 }
 

@@ -6,7 +6,7 @@ fn comparing(checksum: bool, verify: bool) -> Source {
     let options = Options { checksum, verify, ..Options::default() };
     let mut source = Source::new(options, now());
     source.on_entries(now(), entries(&[100, 200]));
-    source.on_walk_end(now(), Vec::new());
+    source.on_walk_end(now(), Vec::new(), Vec::new());
     actions(&mut source);
     source
 }

@@ -26,7 +26,7 @@ fn source_in(state: State) -> Source {
         source.on_entries(now(), entries(&[100]));
     }
     if matches!(state, State::Walked | State::Over) {
-        source.on_walk_end(now(), Vec::new());
+        source.on_walk_end(now(), Vec::new(), Vec::new());
     }
     if state == State::Over {
         source.on_message(now(), Message::Finished(Summary::default())).unwrap();

@@ -98,6 +98,7 @@ impl Run<'_> {
             SinkAction::Discard(_, entry) => self.disk.place(&entry).temporary = None,
             SinkAction::Delete(plan) => self.delete(&plan.keep, plan.dry_run),
             SinkAction::RemoveJournal => self.disk.remove_journal(),
+            SinkAction::RemoveLock => {}
             _ => panic!("not a job"),
         }
     }

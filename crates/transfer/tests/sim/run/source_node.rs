@@ -55,7 +55,7 @@ impl Run<'_> {
         }
         self.source.on_entries(self.now, entries);
         if self.walk.is_empty() {
-            self.source.on_walk_end(self.now, Vec::new());
+            self.source.on_walk_end(self.now, Vec::new(), Vec::new());
         }
     }
 
