@@ -27,6 +27,7 @@ mod mirror;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
 mod rig;
+mod rsync_parity;
 mod s3;
 mod server;
 mod server_access;

@@ -288,19 +288,30 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
+/// The seed of this run, printed; `PACKTRAIN_SEED` sets it.
+pub(crate) fn seed(test: &str) -> u64 {
+    let seed = std::env::var("PACKTRAIN_SEED").ok().and_then(|s| s.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::from(now.subsec_nanos()) ^ now.as_secs() << 20
+    });
+    eprintln!("{test}: PACKTRAIN_SEED={seed}");
+    seed
+}
+
 /// Random numbers from a seed that is printed; `PACKTRAIN_SEED` repeats a run.
 pub(crate) struct Dice(u64);
 
 impl Dice {
     /// Dice of this run.
     pub(crate) fn new(test: &str) -> Self {
-        let seed = std::env::var("PACKTRAIN_SEED").ok().and_then(|s| s.parse().ok());
-        let seed: u64 = seed.unwrap_or_else(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            u64::from(now.subsec_nanos()) ^ now.as_secs() << 20
-        });
-        eprintln!("{test}: PACKTRAIN_SEED={seed}");
-        Self(seed | 1)
+        Self(seed(test) | 1)
+    }
+
+    /// Dice that fall the same for the same seed, and differently for the next.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        Self(mixed ^ mixed >> 29 | 1)
     }
 
     /// A number below `end`.
