@@ -19,7 +19,10 @@ fn now() -> Time {
 }
 
 fn entry(name: &str, kind: EntryKind) -> Entry {
-    let path = RelPath::new(name.as_bytes().to_vec()).unwrap();
+    let path = match name {
+        "" => RelPath::root(),
+        name => RelPath::new(name.as_bytes().to_vec()).unwrap(),
+    };
     Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 0 }, uid: 0, gid: 0 }
 }
 
