@@ -36,7 +36,13 @@ fn file(path: &str, size: u64) -> Entry {
 fn announce(peer: &mut Peer, entries: &[Entry]) {
     peer.say(&Message::Manifest(encode_segment(EntryId(0), entries)));
     let entries = entries.len() as u64;
-    peer.say(&Message::ManifestEnd { entries, failed: 0, vanished: 0, failures: Vec::new() });
+    peer.say(&Message::ManifestEnd {
+        entries,
+        failed: 0,
+        vanished: 0,
+        failures: Vec::new(),
+        empty: Vec::new(),
+    });
 }
 
 /// Sends small files, each with the content `hello`, as an honest source does; says goodbye.

@@ -129,6 +129,7 @@ pub(crate) fn message(choices: &mut Choices<'_>, announced: u32) -> (Message, u3
             failed: choices.number(),
             vanished: choices.number(),
             failures: Vec::new(),
+            empty: Vec::new(),
         },
         11 | 12 => Message::Need {
             segment: (choices.below(2) == 0).then(|| choices.id()),
