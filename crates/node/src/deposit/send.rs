@@ -1,5 +1,6 @@
 //! The sender: seals what it has, and leaves once the first depot has it all safe.
 
+mod account;
 mod produce;
 
 use parking_lot::Mutex;
@@ -24,8 +25,7 @@ use super::ticket::{Body, ClaimTicket};
 use crate::api::{
     NodeError, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, StopHandle, TransportShare,
 };
-use crate::history::{self, Keep, Kind, Role, Row, Side};
-use crate::paths::show;
+use crate::history::{self, Keep};
 use crate::source::{Collected, SourceSpec, collect};
 use crate::{keys, statefile};
 use produce::{Produced, Record, produce};
@@ -34,7 +34,6 @@ use produce::{Produced, Record, produce};
 const WINDOW: usize = 256;
 /// The longest wait for a depot that says when to come again.
 const LONGEST: Duration = Duration::from_secs(60);
-
 /// How often somebody who waits looks around.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -79,7 +78,7 @@ pub struct Sent {
 /// # Errors
 /// What failed before anything was sent; later failures are in the outcome.
 pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
-    let mut row = row(request);
+    let mut row = account::row(request);
     let mut result = deposit(request, reporter);
     match &mut result {
         Ok(sent) => {
@@ -92,21 +91,6 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
     }
     result
-}
-
-/// The row that a request begins.
-fn row(request: &SendRequest) -> Row {
-    let mut row = history::begin(Kind::Cp, Side::Caller);
-    row.role = Role::Source;
-    row.from_host.clone_from(&row.host);
-    row.to_host = request.plan.depots.first().map(|d| d.place.to_string()).unwrap_or_default();
-    row.source = match request.sources.as_slice() {
-        [] => "-".to_owned(),
-        [one] => show(one),
-        [first, rest @ ..] => format!("{} and {} more", show(first), rest.len()),
-    };
-    row.target = format!("depots {}", request.plan);
-    row
 }
 
 fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
@@ -141,11 +125,10 @@ fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeE
         started: clock::now(),
     };
     let ended = sender.run();
-    let resumed = sender.begun.unwrap_or(0);
+    let (resumed, begun_there) = (sender.begun.unwrap_or(0), sender.begun.is_some());
     // What a depot that refuses never kept was not moved, however much was sent to it.
     let safe = sender.safe.saturating_sub(resumed).saturating_mul(RECORD as u64);
     let sent = if ended.is_ok() { sender.sent } else { sender.sent.min(safe) };
-    let begun_there = sender.begun.is_some();
     let produced = produced.lock().clone();
     let size = |kind: &EntryKind| match kind {
         EntryKind::File { size } => *size,
