@@ -84,6 +84,7 @@ fn obey_sink(
                     mtime: entry.mtime,
                     mode: entry.mode,
                     same_link: false,
+                    makes_way: choices.below(2) == 0,
                 });
                 TargetState { target, temporary: None }
             };
@@ -131,7 +132,7 @@ pub fn source_machine(data: &[u8]) {
         let sizes = [100, 4 << 20, (4 << 20) + 5];
         source.on_entries(now, sizes.into_iter().enumerate().map(file).collect());
         if choices.below(4) > 0 {
-            source.on_walk_end(now, Vec::new());
+            source.on_walk_end(now, Vec::new(), Vec::new());
         }
     }
     while !choices.is_empty() {

@@ -208,7 +208,7 @@ impl<'m> Session<'m> {
             self.source.on_entries(now, files);
             self.walked = end;
             if end == FILES {
-                self.source.on_walk_end(now, Vec::new());
+                self.source.on_walk_end(now, Vec::new(), Vec::new());
             }
         }
     }
@@ -420,7 +420,8 @@ impl<'m> Session<'m> {
         let target = self.mirror.disk.version(n).map(|version| {
             let mut mtime = entry.mtime;
             mtime.secs = super::FIRST_VERSION + i64::from(version);
-            Found { kind: FoundKind::File, size, mtime, mode: entry.mode, same_link: false }
+            let (kind, mode) = (FoundKind::File, entry.mode);
+            Found { kind, size, mtime, mode, same_link: false, makes_way: false }
         });
         let temporary = self.mirror.disk.has_temporary(n).then_some(size);
         TargetState { target, temporary }
