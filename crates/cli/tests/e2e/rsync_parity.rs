@@ -26,7 +26,7 @@ const BEGUN: i64 = 1_750_000_000;
 const SHRINKING: u32 = 400;
 
 #[test]
-#[ignore = "runs rsync, and takes a minute"]
+#[ignore = "runs rsync and takes a minute; `cargo xtask test` runs it"]
 fn random_trees_end_as_rsync_leaves_them() {
     if Command::new("rsync").arg("--version").output().is_err() {
         return skipped("no rsync");
