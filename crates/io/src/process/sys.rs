@@ -33,7 +33,8 @@ mod tests {
         let shown = command.output().unwrap();
         let text = String::from_utf8(shown.stdout).unwrap();
         let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-        u64::from_str_radix(mask.trim(), 16).unwrap()
+        // The C library does as it likes with the two signals above these.
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 0x7fff_ffff
     }
 
     #[test]

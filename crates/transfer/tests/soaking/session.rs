@@ -398,7 +398,7 @@ impl<'m> Session<'m> {
                 }
             }
             SinkAction::Discard(_, entry) => self.mirror.disk.discard(named(&entry).0),
-            SinkAction::Settle(_) | SinkAction::Report(..) => {}
+            SinkAction::Settle(_) | SinkAction::Report(..) | SinkAction::RemoveLock => {}
             SinkAction::Finished(outcome) => {
                 self.sink_over = true;
                 self.failed |= outcome.failure.is_some() || outcome.summary.failed > 0;
