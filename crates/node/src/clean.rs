@@ -54,7 +54,7 @@ struct Clean<'a> {
     /// The locks of the directories from the place down to the current one.
     scopes: Vec<HashMap<String, Held>>,
     /// The locks outside the place, by tag.
-    elsewhere: HashMap<String, Option<Busy>>,
+    elsewhere: HashMap<String, Busy>,
     summary: CleanSummary,
     tell: &'a mut dyn FnMut(&Leftover),
 }
@@ -67,6 +67,15 @@ enum Held {
     Nobody,
     /// Somebody holds it, or nobody can tell.
     Busy(Busy),
+}
+
+impl Held {
+    fn busy(&self) -> Option<Busy> {
+        match self {
+            Self::Busy(busy) => Some(busy.clone()),
+            Self::Ours(_) | Self::Nobody => None,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -126,6 +135,8 @@ impl Clean<'_> {
                         scope.insert(tag, held);
                     }
                 }
+                // Without a tag only links are ours: a file of that name is a user's.
+                (Some(name), Kind::File) if name.tag.is_none() => {}
                 (Some(name), Kind::File | Kind::Symlink) if name.kind != LeftoverKind::Lock => {
                     files.push((name, item.name));
                 }
@@ -161,7 +172,11 @@ impl Clean<'_> {
 
     fn file(&mut self, dir: &[u8], name: &[u8], parsed: &LeftoverName) {
         let Some((rel, stat)) = self.look(dir, name) else { return };
-        let busy = parsed.tag.as_deref().and_then(|tag| self.busy(tag));
+        let busy = match parsed.tag.as_deref() {
+            Some(tag) => self.busy(dir, tag),
+            // It may be of any transfer that runs here.
+            None => self.scopes.iter().flat_map(HashMap::values).find_map(Held::busy),
+        };
         let fate = match busy {
             _ if !self.is_mine(&stat) => LeftoverFate::Foreign { uid: stat.uid },
             Some(busy) => busy.fate(),
@@ -173,6 +188,10 @@ impl Clean<'_> {
     /// A directory in which a copy to standard output was received.
     fn output(&mut self, dir: &[u8], name: &[u8]) {
         let Some((rel, stat)) = self.look(dir, name) else { return };
+        if stat.mode & 0o777 != 0o700 {
+            // Not made by us.
+            return;
+        }
         let path = join(dir, name);
         if !self.is_mine(&stat) {
             let fate = LeftoverFate::Foreign { uid: stat.uid };
@@ -219,8 +238,9 @@ impl Clean<'_> {
         }
     }
 
-    /// Who uses what bears this tag, if somebody does.
-    fn busy(&mut self, tag: &str) -> Option<Busy> {
+    /// Who uses what bears this tag and lies in `dir`, if somebody does. A transfer may have begun
+    /// since its directories were listed: only that somebody does is remembered.
+    fn busy(&mut self, dir: &[u8], tag: &str) -> Option<Busy> {
         let known = self.scopes.iter().rev().find_map(|scope| scope.get(tag));
         match known {
             Some(Held::Busy(busy)) => return Some(busy.clone()),
@@ -228,19 +248,24 @@ impl Clean<'_> {
             None => {}
         }
         if let Some(known) = self.elsewhere.get(tag) {
-            return known.clone();
+            return Some(known.clone());
         }
         let name = RelPath::new(LeftoverName::lock_of(tag).into_bytes()).ok();
         let busy = name.and_then(|name| {
-            self.above.iter().find_map(|dir| {
-                let root = Arc::new(Root::open(dir).ok()?);
-                match self.take(&root, &name)? {
-                    Held::Busy(busy) => Some(busy),
-                    Held::Ours(_) | Held::Nobody => None,
-                }
+            let slashes = dir.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+            let ends = std::iter::once(0).chain(slashes).chain([dir.len()]);
+            let within = ends.filter_map(|end| below(&dir[..end], name.as_bytes()).ok());
+            let mut within = within.filter_map(|rel| self.take(&self.root, &rel)?.busy());
+            within.next().or_else(|| {
+                self.above.iter().find_map(|dir| {
+                    let root = Arc::new(Root::open(dir).ok()?);
+                    self.take(&root, &name)?.busy()
+                })
             })
         });
-        self.elsewhere.insert(tag.to_owned(), busy.clone());
+        if let Some(busy) = &busy {
+            self.elsewhere.insert(tag.to_owned(), busy.clone());
+        }
         busy
     }
 

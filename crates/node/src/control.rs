@@ -52,6 +52,8 @@ pub(crate) struct Control {
     pub(crate) rx: Receiver<Incoming>,
     /// Reads from the connection, where that is a task.
     reader: Option<tokio::task::AbortHandle>,
+    /// Writes to it.
+    writer: Option<tokio::task::AbortHandle>,
     /// Where payload on the pipe goes, once somebody expects it.
     pub(crate) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
 }
@@ -64,12 +66,20 @@ impl Drop for Control {
         if let Some(reader) = &self.reader {
             reader.abort();
         }
+        // A peer that does not read must not keep the connection and its queue.
+        if let Some(writer) = self.writer.take() {
+            crate::runtime::handle().spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                writer.abort();
+            });
+        }
     }
 }
 
 enum Outgoing {
     Close,
     Frame(Vec<u8>),
+    Pong(Vec<u8>),
     Data(Offset, Slice),
 }
 
@@ -80,8 +90,10 @@ pub(crate) struct ControlSender {
     waiting: Arc<Waiting>,
 }
 
-/// Answers that may wait for a peer that does not read them.
-const MOST_ANSWERS: u64 = 8 << 20;
+/// Pongs that may wait for a peer that does not read them. An honest peer asks once in seconds.
+const MAX_QUEUED_PONGS: u64 = 1024;
+/// How long the connection outlives its [`Control`], so that what is queued leaves.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
 /// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
 /// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
 const MAX_QUEUED: u64 = 128 << 20;
@@ -98,6 +110,8 @@ const ROOM_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 struct Waiting {
     /// Bytes of frames queued and not written.
     frames: AtomicU64,
+    /// Pongs queued and not written.
+    pongs: AtomicU64,
     /// Nobody takes what comes in any more.
     unheard: AtomicBool,
     state: Mutex<(u64, bool)>,
@@ -110,6 +124,9 @@ impl Waiting {
             Outgoing::Data(_, slice) => self.left(slice.len() as u64),
             Outgoing::Frame(frame) => {
                 self.frames.fetch_sub(frame.len() as u64, Ordering::Relaxed);
+            }
+            Outgoing::Pong(_) => {
+                self.pongs.fetch_sub(1, Ordering::Relaxed);
             }
             Outgoing::Close => {}
         }
@@ -138,6 +155,17 @@ impl ControlSender {
         message::encode(message, &mut frame);
         self.waiting.frames.fetch_add(frame.len() as u64, Ordering::Relaxed);
         let _ = self.queue.send(Outgoing::Frame(frame));
+    }
+
+    /// Queues the answer to a ping; false if the peer has not read too many of those before.
+    fn send_pong(&self, number: u64) -> bool {
+        if self.waiting.pongs.fetch_add(1, Ordering::Relaxed) >= MAX_QUEUED_PONGS {
+            return false;
+        }
+        let mut frame = Vec::new();
+        message::encode(&Message::Pong(number), &mut frame);
+        let _ = self.queue.send(Outgoing::Pong(frame));
+        true
     }
 
     /// Whether the peer reads so little that nothing more is queued: it is given up.
@@ -199,7 +227,7 @@ pub(crate) fn over_streams(
         while let Some(outgoing) = queue.blocking_recv() {
             let result = match &outgoing {
                 Outgoing::Close => break,
-                Outgoing::Frame(frame) => output.write_all(frame),
+                Outgoing::Frame(frame) | Outgoing::Pong(frame) => output.write_all(frame),
                 Outgoing::Data(at, slice) => {
                     let header = message::data_header(*at, slice.len());
                     write_both(&mut output, &header, slice.bytes())
@@ -250,11 +278,11 @@ where
     let (mut control, mut queue, mut inbound) = parts();
     let waiting = Arc::clone(&control.tx.waiting);
     let (mut input, mut output) = tokio::io::split(stream);
-    tokio::spawn(async move {
+    let writer = tokio::spawn(async move {
         while let Some(outgoing) = queue.recv().await {
             let result = match &outgoing {
                 Outgoing::Close => break,
-                Outgoing::Frame(frame) => output.write_all(frame).await,
+                Outgoing::Frame(frame) | Outgoing::Pong(frame) => output.write_all(frame).await,
                 Outgoing::Data(at, slice) => {
                     let header = message::data_header(*at, slice.len());
                     match output.write_all(&header).await {
@@ -297,6 +325,7 @@ where
         }
     });
     control.reader = Some(reader.abort_handle());
+    control.writer = Some(writer.abort_handle());
     control
 }
 
@@ -355,11 +384,10 @@ impl Inbound {
             match next {
                 None => break,
                 Some(Message::Ping(n)) => {
-                    if self.tx.waiting.frames.load(Ordering::Relaxed) > MOST_ANSWERS {
+                    if !self.tx.send_pong(n) {
                         let text = "the other end asks and does not read the answers";
                         return Err(Failure::new(FailureKind::Protocol, text));
                     }
-                    self.tx.send(&Message::Pong(n));
                 }
                 Some(Message::Data { offset, bytes }) => {
                     let sink = self.payload.get().ok_or_else(|| {
@@ -427,7 +455,7 @@ fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
         taken: 0,
         tx: tx.clone(),
     };
-    (Control { tx, rx, reader: None, payload }, outgoing, inbound)
+    (Control { tx, rx, reader: None, writer: None, payload }, outgoing, inbound)
 }
 
 fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result<()> {
@@ -514,6 +542,28 @@ mod tests {
         }
         drop(control);
         assert!(writer.join().unwrap() < MOST_WAITING);
+    }
+
+    #[test]
+    fn a_peer_that_asks_and_does_not_read_is_given_up() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
+        let writer = std::thread::spawn(move || {
+            let mut frames = Vec::new();
+            (0..1000).for_each(|n| message::encode(&Message::Ping(n), &mut frames));
+            // Far more answers than the socket holds; the connection is closed before.
+            let sent = (0..10_000).take_while(|_| far.write_all(&frames).is_ok()).count();
+            (sent, far)
+        });
+        let limit = std::time::Duration::from_secs(60);
+        let Ok(Incoming::Closed(failure)) = control.rx.recv_timeout(limit) else {
+            panic!("it is not given up");
+        };
+        assert_eq!(failure.kind, FailureKind::Protocol);
+        let waiting = control.tx.waiting.pongs.load(Ordering::Relaxed);
+        assert!(waiting <= MAX_QUEUED_PONGS + 1, "{waiting} answers wait");
+        drop(control);
+        drop(writer);
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub enum LocationError {
         "{0}:// is not known: use a path, user@host:path, pt://host:port/path, https:// or s3://"
     )]
     UnknownScheme(String),
+    /// A scheme that is known, spelled wrongly. What follows may be a secret.
+    #[error("`{0}:` is not followed by `//`, or not in small letters: write https://host/path")]
+    BadScheme(String),
     /// `host::module`.
     #[error("`{0}` is an rsync server's spelling, which is not spoken: use user@host:path")]
     RsyncDaemon(String),
@@ -145,6 +148,14 @@ impl Location {
                 other => Err(LocationError::UnknownScheme(other.into())),
             };
         }
+        // Read as a host of ssh, an address would be kept with its secrets.
+        if let Some(at) = bytes.iter().position(|b| *b == b':')
+            && let Ok(scheme) = std::str::from_utf8(&bytes[..at])
+            && SCHEMES.contains(&scheme.to_ascii_lowercase().as_str())
+            && (bytes[at + 1..].starts_with(b"/") || bytes[at + 1..].contains(&b'?'))
+        {
+            return Err(LocationError::BadScheme(scheme.to_owned()));
+        }
         ssh_or_local(bytes)
     }
 
@@ -194,6 +205,9 @@ impl Location {
         }
     }
 }
+
+/// The schemes of places.
+const SCHEMES: [&str; 5] = ["http", "https", "s3", "pt", "udt4"];
 
 /// `scheme://rest`, the scheme in lower case letters, digits, `+`, `-`, `.` as RFC 3986
 /// section 3.1 spells it (upper case is not taken: nobody writes it).

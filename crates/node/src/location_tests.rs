@@ -128,3 +128,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_address_spelled_wrongly_is_no_host_of_ssh() {
+    for text in ["HTTPS://h/x?sig=5ecre7", "https:/h/x?sig=5ecre7", "Https:h?sig=5ecre7", "s3:/b"] {
+        let error = Location::parse(text.as_ref()).expect_err(text);
+        assert!(matches!(error, LocationError::BadScheme(_)), "{text}: {error}");
+        assert!(!error.to_string().contains("5ecre7"), "{error}");
+    }
+    // A host may have the name all the same.
+    assert!(matches!(Location::parse("pt:data".as_ref()), Ok(Location::Ssh { .. })));
+}

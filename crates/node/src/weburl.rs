@@ -83,10 +83,20 @@ impl fmt::Debug for WebUrl {
 }
 
 /// A text that is meant as an address but may not be one, without its query, fragment and login.
-/// Everything up to the last `@` counts as the login, since a password may hold any character. Text
-/// without `://` is given back as it is.
+/// Where it is no address, everything up to the last `@` counts as the login, since a password may
+/// hold any character; with a `?` or `#` before that, nothing but the scheme is left. Text without
+/// `://` is given back as it is.
 pub fn redact(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    if matches!(scheme, "http" | "https")
+        && let Ok(url) = WebUrl::parse(text)
+    {
+        return url.to_string();
+    }
+    let query = rest.find(['?', '#']);
+    if query.is_some_and(|at| rest[at..].contains('@')) {
+        return format!("{scheme}://{REDACTED}");
+    }
     let (login, rest) = match rest.rsplit_once('@') {
         Some((_, rest)) => (format!("{REDACTED}@"), rest),
         None => (String::new(), rest),
@@ -119,7 +129,11 @@ mod tests {
     #[test]
     fn what_is_no_address_is_redacted_too() {
         assert_eq!(redact("http://[::1/x?secret"), "http://[::1/x?[redacted]");
-        assert_eq!(redact("https://me:p/w?x@h:1/a"), "https://[redacted]@h:1/a");
+        assert_eq!(redact("https://me:p/w?x@h:1/a"), "https://[redacted]");
+        assert_eq!(redact("https://me:p/w@h h/a"), "https://[redacted]@h h/a");
+        assert_eq!(redact("https://h:1/f?user=a@b&sig=5ecre7"), "https://h:1/f?[redacted]");
+        assert_eq!(redact("https://h h/x?e=a@b&sig=5ecre7"), "https://[redacted]");
+        assert_eq!(redact("s3://buck et/x?e=a@b&sig=5ecre7"), "s3://[redacted]");
         assert_eq!(redact("pt://me:pw@h/a?b"), "pt://[redacted]@h/a?[redacted]");
         assert_eq!(redact("a/file?name"), "a/file?name");
     }

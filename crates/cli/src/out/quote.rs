@@ -5,17 +5,34 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use packtrain_node::weburl::redact;
 
+/// How tickets of servers and of kept sessions begin.
+const TICKETS: [&str; 2] = ["pt1-", "pc1-"];
+
 /// The words joined so that a POSIX shell splits them into the same words. Bytes that a
-/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know. Of web
-/// addresses the secrets are left out: the command may be kept in a log.
+/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know. Tickets and
+/// the secrets of web addresses are left out: the command may be kept in a log.
 pub(crate) fn command(words: &[OsString]) -> String {
-    let shown = |word: &OsString| match word.to_str() {
-        Some(text) if text.starts_with("https://") || text.starts_with("http://") => {
-            one(OsStr::new(&redact(text)))
-        }
-        _ => one(word),
+    let shown = |word: &OsString| match word.to_str().and_then(without_secret) {
+        Some(text) => one(OsStr::new(&text)),
+        None => one(word),
     };
     words.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The word, or the value of an option, without the secret in it; none if it holds none.
+fn without_secret(word: &str) -> Option<String> {
+    let (option, value) = match word.split_once('=') {
+        Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
+        _ => (String::new(), word),
+    };
+    let shown = if value.starts_with("https://") || value.starts_with("http://") {
+        redact(value)
+    } else if TICKETS.iter().any(|prefix| value.starts_with(prefix)) {
+        "[ticket]".to_owned()
+    } else {
+        return None;
+    };
+    Some(option + &shown)
 }
 
 fn one(word: &OsStr) -> String {
@@ -64,6 +81,15 @@ mod tests {
         let quoted = command(&words.map(OsString::from));
         let wanted = "packtrain cp 'https://h/a?[redacted]' 'b?c' $'gpj.\\342\\200\\256exe'";
         assert_eq!(quoted, wanted);
+    }
+
+    #[test]
+    fn tickets_are_left_out() {
+        let words = ["packtrain", "cp", "--ticket", "pt1-5ecre7", "--ticket=pt1-5ecre7", "a"];
+        let wanted = "packtrain cp --ticket '[ticket]' '--ticket=[ticket]' a";
+        assert_eq!(command(&words.map(OsString::from)), wanted);
+        let option = command(&["--x=https://h/a?sig=5ecre7".into()]);
+        assert_eq!(option, "'--x=https://h/a?[redacted]'");
     }
 
     #[test]

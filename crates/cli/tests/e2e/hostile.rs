@@ -176,6 +176,26 @@ fn the_options_of_the_copy_are_enforced_by_its_receiving_end() {
     victim.check("a new name");
 }
 
+/// A journal or temporary of a hostile source would vouch for the content of a later copy.
+#[test]
+fn files_named_like_our_own_are_not_taken() {
+    let victim = Victim::new();
+    let tag = "0123456789abcdef0123456789abcdef";
+    let names = [
+        format!("asked/.big.packtrain-{tag}"),
+        format!("asked/.packtrain-{tag}.journal"),
+        format!("asked/.packtrain-{tag}.lock"),
+    ];
+    for name in names {
+        let entries = vec![entry(ASKED, EntryKind::Directory), file(&name, 5)];
+        let fallen = victim.over_ssh(&["-r", "user@evil:asked", "."], source(entries));
+        assert_ne!(fallen.ended.code, 0, "{name}: {}", fallen.ended.stderr);
+        assert!(!victim.home().join(&name).exists(), "{name}");
+        victim.check(&name);
+        victim.clean();
+    }
+}
+
 #[test]
 fn a_file_is_not_longer_than_was_announced() {
     let victim = Victim::new();

@@ -102,6 +102,36 @@ fn a_source_without_files_deletes_nothing() {
     assert!(!rig.path("dst/mnt/data").exists());
 }
 
+/// More than the source lists by name.
+#[test]
+fn thousands_of_sources_without_files_are_all_spared() {
+    let rig = Rig::local();
+    files(&rig, &["full/f", "dst/d7/precious", "dst/full/stray"]);
+    let names: Vec<String> = (0..4100).map(|n| format!("d{n}")).collect();
+    for name in &names {
+        fs::create_dir(rig.path(name)).expect("a folder");
+    }
+    let sources: Vec<&str> = names.iter().map(String::as_str).chain(["full"]).collect();
+    let ended = mirror(&rig, &[], &sources);
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(rig.path("dst/d7/precious").exists());
+    assert!(rig.path("dst/full/f").exists());
+}
+
+#[test]
+fn two_names_of_one_file_are_written_in_place() {
+    let rig = Rig::local();
+    files(&rig, &["src/a", "src/b", "dst/a"]);
+    fs::write(rig.path("src/a"), vec![7; 5 << 20]).expect("a file");
+    fs::write(rig.path("src/b"), vec![7; 5 << 20]).expect("a file");
+    fs::hard_link(rig.path("dst/a"), rig.path("dst/b")).expect("a link");
+    let mut command = rig.cp();
+    command.args(["-r", "--inplace"]).arg(contents(&rig.path("src"))).arg(rig.path("dst"));
+    let ended = rig.run(&mut command);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(fs::read(rig.path("dst/b")).expect("a file"), vec![7; 5 << 20]);
+}
+
 #[test]
 fn no_more_names_are_deleted_than_allowed() {
     let rig = Rig::local();

@@ -95,22 +95,33 @@ impl Lock {
     /// # Errors
     /// `Held`, `Foreign` for a file that is not ours, `Unsupported`, or what the file system says.
     pub fn take_existing(root: &Arc<Root>, rel: &RelPath) -> Result<Option<Self>, LockError> {
-        let found = root.with_place(rel.as_bytes(), |p| own::open(p, p.name, OFlags::RDWR));
-        let file = match found {
-            Ok(Existing::Own(fd, _)) => File::from(fd),
-            Ok(Existing::Absent) => return Ok(None),
-            Ok(Existing::Foreign) => return Err(LockError::Foreign),
-            Err(error) => return Err(error.into()),
-        };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
-            Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                return Err(LockError::Unsupported);
+        for _ in 0..TRIES {
+            let found = root.with_place(rel.as_bytes(), |p| own::open(p, p.name, OFlags::RDWR));
+            let file = match found {
+                Ok(Existing::Own(fd, _)) => File::from(fd),
+                Ok(Existing::Absent) => return Ok(None),
+                Ok(Existing::Foreign) => return Err(LockError::Foreign),
+                Err(error) => return Err(error.into()),
+            };
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
+                Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    return Err(LockError::Unsupported);
+                }
+                Err(error) => return Err(io::Error::from(error).into()),
             }
-            Err(error) => return Err(io::Error::from(error).into()),
+            // The holder before us removed the file between our opening and locking it.
+            if is_named(&file, root, rel)? {
+                return Ok(Some(Self {
+                    root: Arc::clone(root),
+                    rel: rel.clone(),
+                    file,
+                    remove: false,
+                }));
+            }
         }
-        Ok(Some(Self { root: Arc::clone(root), rel: rel.clone(), file, remove: false }))
+        Ok(None)
     }
 
     /// Whether somebody holds the lock on the file `rel`, whoever made it.

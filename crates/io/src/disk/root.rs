@@ -1,5 +1,6 @@
 //! A directory held open, and everything done beneath it.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use packtrain_object::RelPath;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -37,6 +39,8 @@ pub struct Root {
     parents: Parents,
     /// The temporaries of this run.
     pub(super) made: Made,
+    /// The files that this run has opened to write them in place, by device and inode.
+    pub(super) in_place: Mutex<HashSet<(u64, u64)>>,
     pub(super) file_systems: FileSystems,
     /// The longest name its file system takes, in bytes.
     pub(super) name_max: usize,
@@ -97,6 +101,7 @@ impl Root {
             path,
             parents: Parents::default(),
             made: Made::default(),
+            in_place: Mutex::default(),
             not_owned: AtomicU64::new(0),
         })
     }

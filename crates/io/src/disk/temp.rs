@@ -157,14 +157,18 @@ impl Root {
         let fd = self.with_place(target.as_bytes(), |place| {
             rustix::fs::openat(&place.dir, place.name, flags, mode)
         })?;
-        let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+        let raw = rustix::fs::fstat(&fd)?;
+        let stat = Stat::from(&raw);
         if stat.kind != Kind::File {
             return Err(Errno::INVAL.into());
         }
-        // A file system without locks: better unlocked than not at all.
-        if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
-            == Err(Errno::WOULDBLOCK)
-        {
+        // A file system without locks: better unlocked than not at all. Another name of a file that
+        // this run has open already is locked by this run.
+        let inode = (raw.st_dev, raw.st_ino);
+        let locked = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive);
+        if locked != Err(Errno::WOULDBLOCK) {
+            self.in_place.lock().insert(inode);
+        } else if !self.in_place.lock().contains(&inode) {
             let text = "another program has locked it; if that is a transfer, wait for its end";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }

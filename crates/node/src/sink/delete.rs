@@ -4,6 +4,8 @@
 //! whatever depth below a directory that the source does not have. Temporaries, journals and locks
 //! of other transfers stay too. A directory goes only when nothing is left in it.
 
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::vec::IntoIter;
 
 use packtrain_io::disk::{self, DirItem, Kind, RemovalDir, Trouble};
@@ -35,10 +37,26 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         Some(first) if first.is_empty() => vec![Vec::new()],
         _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
     };
+    let spared: HashSet<&[u8]> = plan.spared.iter().map(Vec::as_slice).collect();
+    // The source names the destination itself when it has more sources without a file than it lists.
+    let all_spared = spared.contains(&b""[..]) && !todo.iter().any(Vec::is_empty);
     while let Some(dir) = todo.pop() {
-        let spared = plan.spared.contains(&dir);
+        let spared = all_spared || spared.contains(&dir[..]);
         let whole = scope.is_whole(&dir);
-        let Ok(items) = remover.dir.list(&dir) else { continue };
+        let items = match remover.dir.list(&dir) {
+            Ok(items) => items,
+            // A source that is a file, a link or gone by now.
+            Err(e) if matches!(e.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
+                continue;
+            }
+            Err(e) if rustix::io::Errno::from_io_error(&e) == Some(rustix::io::Errno::LOOP) => {
+                continue;
+            }
+            Err(e) => {
+                remover.fail(dir, &e);
+                continue;
+            }
+        };
         let mut stray = Vec::new();
         for item in items {
             let path = join(&dir, &item.name);

@@ -21,6 +21,7 @@ use super::delete;
 use crate::api::{Notice, NoticeLevel};
 use crate::assembly::{PieceTarget, SMALL_FILE};
 use crate::paths::show;
+use crate::source::is_trace;
 
 /// Files synced one by one rather than with their whole file system.
 const FEW: usize = 8;
@@ -136,6 +137,13 @@ impl Target {
         if entry.path.as_bytes().windows(own.len()).any(|part| part == own.as_bytes()) {
             let path = show(entry.path.as_bytes());
             let text = format!("{path}: has the name of a temporary of this very transfer");
+            return Err(Failure::new(FailureKind::TargetRefused, text));
+        }
+        // Its journals and temporaries would vouch for the content of a later transfer.
+        let name = entry.path.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
+        if entry.kind != EntryKind::Directory && is_trace(name) {
+            let path = show(entry.path.as_bytes());
+            let text = format!("{path}: has the name of a temporary file of packtrain");
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
         self.below(entry.path.as_bytes())
@@ -266,8 +274,12 @@ impl Target {
     /// Removes the directory in the place of a file or link: an empty one, and with `--delete` any.
     fn make_room(&self, entry: &Entry, place: &RelPath) -> Result<(), Failure> {
         if self.options.delete {
-            let path = self.rename.as_ref().unwrap_or(&entry.path);
-            return delete::make_room(self, path.as_bytes());
+            // The remover's paths begin at the destination's directory.
+            let path = self.rename.as_ref().unwrap_or(&entry.path).as_bytes();
+            let prefix = self.prefix.as_bytes();
+            let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
+            let inside = self.rename.is_some() && !prefix.is_empty();
+            return delete::make_room(self, below.filter(|_| inside).unwrap_or(path));
         }
         self.root
             .remove(place)

@@ -106,7 +106,8 @@ pub(super) fn start(
     let ready = match marker::find(&mut output, Ready::parse) {
         Ok(Some(ready)) => ready,
         Ok(None) | Err(_) => {
-            drop(input);
+            // A far end that still writes must not wait for a reader.
+            drop((input, output));
             let status = running.wait()?;
             return Err(match status.code() {
                 Some(255) => super::explain(target, status),
@@ -115,7 +116,7 @@ pub(super) fn start(
         }
     };
     if ready.present && !certain {
-        drop(input);
+        drop((input, output));
         running.wait()?;
         return Ok(Bootstrapped::Present);
     }

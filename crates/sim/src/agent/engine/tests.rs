@@ -145,7 +145,8 @@ fn udt_paces_by_packets_or_by_trains() {
 #[test]
 fn what_drains_after_a_stop_is_in_no_rate_before_it() {
     let rate = DataRate::from_mbps(10);
-    let mut scenario = path(rate, Duration::from_millis(100), vec![flow("a", engine("fixed:12mbit"))]);
+    let mut scenario =
+        path(rate, Duration::from_millis(100), vec![flow("a", engine("fixed:12mbit"))]);
     scenario.warm_up = Duration::ZERO;
     scenario.duration = Duration::from_secs(8);
     scenario.flows[0].stop = Some(Time::ZERO + Duration::from_secs(3));
