@@ -305,6 +305,12 @@ fn what_goes_to_standard_output_is_private_and_is_removed() {
     // What a killed one left.
     fs::create_dir(&dir).expect("writable");
     fs::write(dir.join("out"), "x").expect("writable");
+    let mode = |mode| fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).expect("ours");
+    // One that others may read was not made by a copy.
+    mode(0o755);
+    assert_eq!(code(&home.run(&["clean", "tmp"])), 0);
+    assert!(dir.exists());
+    mode(0o700);
     assert_eq!(code(&home.run(&["clean", "tmp"])), 0);
     assert_eq!(hidden(&tmp), [""; 0]);
 }
