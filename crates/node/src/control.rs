@@ -513,6 +513,8 @@ mod tests {
             Ok(Incoming::Closed(failure)) => assert_eq!(failure.kind, FailureKind::Protocol),
             other => panic!("{other:?}"),
         }
+        let waiting = control.tx.waiting.pongs.load(Ordering::Relaxed);
+        assert!(waiting <= MAX_QUEUED_PONGS + 1, "{waiting} answers wait");
         drop(control);
         drop(writer);
     }
@@ -542,28 +544,6 @@ mod tests {
         }
         drop(control);
         assert!(writer.join().unwrap() < MOST_WAITING);
-    }
-
-    #[test]
-    fn a_peer_that_asks_and_does_not_read_is_given_up() {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
-        let writer = std::thread::spawn(move || {
-            let mut frames = Vec::new();
-            (0..1000).for_each(|n| message::encode(&Message::Ping(n), &mut frames));
-            // Far more answers than the socket holds; the connection is closed before.
-            let sent = (0..10_000).take_while(|_| far.write_all(&frames).is_ok()).count();
-            (sent, far)
-        });
-        let limit = std::time::Duration::from_secs(60);
-        let Ok(Incoming::Closed(failure)) = control.rx.recv_timeout(limit) else {
-            panic!("it is not given up");
-        };
-        assert_eq!(failure.kind, FailureKind::Protocol);
-        let waiting = control.tx.waiting.pongs.load(Ordering::Relaxed);
-        assert!(waiting <= MAX_QUEUED_PONGS + 1, "{waiting} answers wait");
-        drop(control);
-        drop(writer);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The journal's file: appended, synced, replaced at once, with room kept for it on a full disk.
 //!
-//! A journal vouches for content, so one that is not ours ([`super::own`]) is never read. It is
+//! A journal vouches for content, so one that is not ours (`own`) is never read. It is
 //! removed when this run writes one; where it cannot be removed, a name that nobody can guess is
 //! used, and found again by listing the directory.
 

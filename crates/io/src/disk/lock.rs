@@ -1,6 +1,6 @@
 //! One transfer at a time: an advisory lock on a file that says who holds it.
 //!
-//! A lock file that is not ours ([`super::own`]) is neither read nor written nor waited for: it
+//! A lock file that is not ours (`own`) is neither read nor written nor waited for: it
 //! is removed, and where it cannot be removed the caller is told.
 
 use std::fs::File;
