@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -37,7 +37,15 @@ impl Pace {
         self.limiter.is_some()
     }
 
-    /// How long to wait after so many bytes went.
+    /// How much of `left` to send next, in bytes, and how long to wait before it goes.
+    fn reserve(&self, left: u64) -> (u64, Duration) {
+        let step = left.min(STEP);
+        let Some(limiter) = &self.limiter else { return (step, Duration::ZERO) };
+        let step = limiter.quantum(ByteCount(step));
+        (step.get(), limiter.reserve(step))
+    }
+
+    /// How long to wait after so many bytes came.
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
         let Some(limiter) = &self.limiter else { return Duration::ZERO };
         limiter.charge(bytes).since(clock::now())
@@ -65,8 +73,30 @@ pub(super) struct Outgoing {
     what: What,
     /// Of a part of a file, if somebody made it.
     sha256: Option<[u8; 32]>,
-    sent: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+    /// Reserved of the rate and not sent yet, in bytes.
+    reserved: u64,
     pause: Option<Pin<Box<Sleep>>>,
+}
+
+/// How far the sending of a request is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    sent: AtomicU64,
+    /// The rate limit holds it at the moment.
+    paused: AtomicBool,
+}
+
+impl Progress {
+    /// Bytes that the connection took.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether the rate limit, and not the server, is why nothing moves.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
 }
 
 enum What {
@@ -82,12 +112,12 @@ impl Outgoing {
 
     /// These bytes.
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self { what: What::Bytes(bytes.into()), sha256: None, sent: Arc::default(), pause: None }
+        Self { what: What::Bytes(bytes.into()), sha256: None, progress: Arc::default(), reserved: 0, pause: None }
     }
 
     /// Part of a file, and the SHA-256 digest of its bytes if that is known.
     pub(super) fn part(part: Part, sha256: Option<[u8; 32]>) -> Self {
-        Self { what: What::Part(part), sha256, sent: Arc::default(), pause: None }
+        Self { what: What::Part(part), sha256, progress: Arc::default(), reserved: 0, pause: None }
     }
 
     /// The SHA-256 digest of all its bytes; none for a part of a file that came without one.
@@ -101,9 +131,9 @@ impl Outgoing {
         }
     }
 
-    /// Counts what was taken of it.
-    pub(super) fn sent(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.sent)
+    /// Tells how far it is, after it was handed to a connection.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 }
 
@@ -121,11 +151,28 @@ impl Body for Outgoing {
                 return Poll::Pending;
             }
             this.pause = None;
+            this.progress.paused.store(false, Ordering::Relaxed);
+        }
+        if let What::Part(part) = &this.what
+            && part.left > 0
+            && this.reserved == 0
+        {
+            let (step, wait) = part.pace.reserve(part.left);
+            this.reserved = step;
+            if !wait.is_zero() {
+                this.progress.paused.store(true, Ordering::Relaxed);
+                let mut pause = Box::pin(tokio::time::sleep(wait.to_std()));
+                if pause.as_mut().poll(context).is_pending() {
+                    this.pause = Some(pause);
+                    return Poll::Pending;
+                }
+                this.progress.paused.store(false, Ordering::Relaxed);
+            }
         }
         let bytes = match &mut this.what {
             What::Bytes(bytes) => std::mem::take(bytes),
             What::Part(part) if part.left > 0 => {
-                let step = part.left.min(STEP);
+                let step = std::mem::take(&mut this.reserved);
                 let mut bytes = vec![0; step as usize];
                 // It was read for its digest a moment ago: the system has it in memory.
                 let read = part.file.read_exact_at(part.at, &mut bytes);
@@ -134,10 +181,6 @@ impl Body for Outgoing {
                 }
                 part.at += step;
                 part.left -= step;
-                let wait = part.pace.wait(ByteCount(step));
-                if !wait.is_zero() {
-                    this.pause = Some(Box::pin(tokio::time::sleep(wait.to_std())));
-                }
                 Bytes::from(bytes)
             }
             What::Part(_) => Bytes::new(),
@@ -145,7 +188,7 @@ impl Body for Outgoing {
         if bytes.is_empty() {
             return Poll::Ready(None);
         }
-        this.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        this.progress.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
@@ -164,5 +207,84 @@ impl Outgoing {
             What::Bytes(bytes) => bytes.len() as u64,
             What::Part(part) => part.left,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use packtrain_io::disk::Root;
+    use packtrain_object::RelPath;
+    use packtrain_units::DataRate;
+
+    use super::*;
+
+    const SIZE: u64 = 64 << 10;
+
+    fn part(file: &Arc<SourceFile>, pace: &Arc<Pace>) -> Outgoing {
+        let (file, pace) = (Arc::clone(file), Arc::clone(pace));
+        Outgoing::part(Part { file, at: 0, left: SIZE, pace }, None)
+    }
+
+    #[test]
+    fn many_parts_at_once_keep_to_one_low_rate_and_all_of_them_move() {
+        const RATE: DataRate = DataRate::from_bps(4_000_000);
+        const BURST: Duration = Duration::from_millis(20);
+        const PARTS: u64 = 8;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("data"), vec![7; SIZE as usize]).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let name = RelPath::new(b"data".to_vec()).unwrap();
+        let file = Arc::new(SourceFile::open(&root, &name).unwrap());
+        let limiter = RateLimiter::new(RATE, BURST);
+        let pace = Arc::new(Pace { limiter: Some(limiter.clone()), by: None });
+        let begun = clock::now();
+        let runtime = crate::runtime::handle();
+        let all: Vec<_> = (0..PARTS)
+            .map(|_| {
+                let mut part = part(&file, &pace);
+                runtime.spawn(async move {
+                    let mut sizes = Vec::new();
+                    while let Some(frame) = poll_fn(|c| Pin::new(&mut part).poll_frame(c)).await {
+                        let bytes = frame.unwrap().into_data().unwrap();
+                        sizes.push((clock::now(), bytes.len() as u64));
+                    }
+                    sizes
+                })
+            })
+            .collect();
+        let mut sent: Vec<_> = all.into_iter().flat_map(|one| runtime.block_on(one).unwrap()).collect();
+        sent.sort();
+        let quantum = limiter.quantum(ByteCount(STEP)).get();
+        let mut bytes = 0;
+        for (at, size) in sent {
+            bytes += size;
+            let most = RATE.bytes_in(at.since(begun) + BURST).get() + quantum;
+            assert!(bytes <= most, "{bytes} bytes after {}, at most {most}", at.since(begun));
+        }
+        assert_eq!(bytes, PARTS * SIZE);
+    }
+
+    #[test]
+    fn a_request_that_the_rate_holds_is_not_silent() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("data"), vec![7; SIZE as usize]).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let name = RelPath::new(b"data".to_vec()).unwrap();
+        let file = Arc::new(SourceFile::open(&root, &name).unwrap());
+        // The bucket owes an hour.
+        let limiter = RateLimiter::new(DataRate::from_bps(8_000), Duration::from_millis(20));
+        limiter.charge(ByteCount(3_600_000));
+        let pace = Arc::new(Pace { limiter: Some(limiter), by: None });
+        let mut part = part(&file, &pace);
+        let progress = part.progress();
+        assert!(!progress.is_paused());
+        crate::runtime::handle().block_on(async {
+            let first = poll_fn(|c| Poll::Ready(Pin::new(&mut part).poll_frame(c).is_pending())).await;
+            assert!(first, "nothing may go yet");
+        });
+        assert!(progress.is_paused());
+        assert_eq!(progress.sent(), 0);
     }
 }

@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -296,18 +295,18 @@ impl Connection {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let sent = body.sent();
+        let progress = body.progress();
         let request = request.body(body).map_err(|_| unfit(url))?;
         let away = |why: String| Trouble::later(format!("{}: {why}", self.site));
         self.sender.ready().await.map_err(|e| away(e.to_string()))?;
         let mut answer = std::pin::pin!(self.sender.send_request(request));
-        let mut before = sent.load(Ordering::Relaxed);
+        let mut before = progress.sent();
         loop {
             match tokio::time::timeout(SILENCE.to_std(), &mut answer).await {
                 Ok(answer) => return answer.map_err(|e| away(reason(&e))),
                 // As long as the request moves the answer is not late.
-                Err(_) if sent.load(Ordering::Relaxed) != before => {
-                    before = sent.load(Ordering::Relaxed);
+                Err(_) if progress.sent() != before || progress.is_paused() => {
+                    before = progress.sent();
                 }
                 Err(_) => return Err(away(format!("no answer within {SILENCE}"))),
             }

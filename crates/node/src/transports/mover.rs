@@ -82,7 +82,9 @@ impl Mover {
         let mover = Self(Arc::new(Shared { state, changed, waiting, id, tell }));
         let this = mover.clone();
         spawn(name, move || {
-            while let Some(range) = this.next() {
+            let max = ByteCount(MAX_DATA as u64);
+            let max = limiter.as_ref().map_or(max, |limiter| limiter.quantum(max));
+            while let Some(range) = this.next(max) {
                 this.waits(Waiting::Bytes);
                 // Not to be had: verified meanwhile, or the reader is closing.
                 let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
@@ -139,7 +141,8 @@ impl Mover {
         if out { Waiting::Out } else { one }
     }
 
-    fn next(&self) -> Option<Range<Offset>> {
+    /// The next range to move, of `max` bytes at most.
+    fn next(&self, max: ByteCount) -> Option<Range<Offset>> {
         let mut state = self.state();
         loop {
             if state.closed {
@@ -147,7 +150,7 @@ impl Mover {
             }
             if let Some(range) = state.queue.front().cloned() {
                 let chunk_end = ChunkIndex::of(range.start).range().end;
-                let end = range.end.min(chunk_end).min(range.start + ByteCount(MAX_DATA as u64));
+                let end = range.end.min(chunk_end).min(range.start + max);
                 if end == range.end {
                     state.queue.pop_front();
                 } else if let Some(first) = state.queue.front_mut() {
@@ -355,6 +358,27 @@ mod tests {
         for mover in movers {
             mover.close();
         }
+        reader.close();
+    }
+
+    #[test]
+    fn at_a_low_rate_no_large_piece_goes_at_once() {
+        let limiter = RateLimiter::new(DataRate::from_bps(100_000), Duration::from_millis(20));
+        let quantum = limiter.quantum(ByteCount(MAX_DATA as u64));
+        let whole = Offset(0)..Offset(MAX_DATA as u64);
+        let reader = Reader::new(Plain, Arc::default(), |_| {});
+        let piece = Piece { entry: EntryId(0), file_offset: 0, range: whole.clone(), whole: false };
+        reader.announce(ChunkIndex(0), vec![piece]);
+        let (send, sent) = unbounded();
+        let tell = Arc::new(|_| {}) as Tell;
+        let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
+        let mover = Mover::start(TransportId(0), "test", reader.clone(), tell, Some(limiter), out);
+        mover.assign(whole);
+        for _ in 0..3 {
+            let size = sent.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+            assert!(size <= quantum.get(), "a piece of {size} bytes, at most {quantum}");
+        }
+        mover.close();
         reader.close();
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use packtrain_io::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_plan::route::WayId;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
@@ -122,9 +123,17 @@ pub(super) struct Book {
     again: u64,
     closed: bool,
     used: bool,
+    /// No piece is larger, in bytes, if a rate limit asks for small ones.
+    max_piece: Option<ByteCount>,
 }
 
 impl Book {
+    /// A book whose pieces keep to what a rate limit asks for.
+    pub(super) fn limited(limiter: Option<&RateLimiter>) -> Self {
+        let max_piece = limiter.map(|limiter| limiter.quantum(ByteCount(PIECE)));
+        Self { max_piece, ..Self::default() }
+    }
+
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -194,6 +203,7 @@ impl Book {
         let rates = self.lines.values().map(|line| line.rate).filter(|rate| *rate > DataRate::ZERO);
         let slowest = rates.min().map_or(PIECE, |rate| rate.bytes_in(PIECE_SPAN).get());
         let wanted = shared.min(slowest).max(PIECE_LEAST);
+        let wanted = self.max_piece.map_or(wanted, |most| wanted.min(most.get()));
         // A power of two, so that pieces fill the receiver's blocks.
         1 << wanted.ilog2()
     }

@@ -82,7 +82,7 @@ impl Group {
         limiter: Option<RateLimiter>,
     ) -> Self {
         let group = Self(Arc::new(Shared {
-            book: Mutex::default(),
+            book: Mutex::new(Book::limited(limiter.as_ref())),
             room: Condvar::new(),
             ready: Notify::new(),
             all: Notify::new(),
