@@ -259,12 +259,17 @@ pub fn ssh_marker(data: &[u8]) {
     if let Some(at) = first {
         assert_eq!(rest, &data[at + line.len()..]);
     }
+    for line in data.split(|byte| *byte == b'\n') {
+        let system = ssh::system_told(line);
+        assert!(system.is_none_or(|system| system.len() <= line.len()));
+    }
 }
 
 /// Greetings of login shells before the marker, and words after it.
 pub fn ssh_marker_seeds() -> Vec<Vec<u8>> {
     let greeted = [b"Welcome!\nlast login".as_slice(), ssh::MARKER, b"PKTR"].concat();
-    vec![ssh::MARKER.to_vec(), greeted, b"\nPACKTRAIN-STDIO\n".to_vec()]
+    let system = b"\nPACKTRAIN-BOOTSTRAP-1 Linux x86_64 gzip absent\n".to_vec();
+    vec![ssh::MARKER.to_vec(), greeted, b"\nPACKTRAIN-STDIO\n".to_vec(), system]
 }
 
 /// An archive of perfSONAR: throughputs of the path that was asked for, and counts of others.

@@ -315,6 +315,10 @@ impl<'a> Runner<'a> {
 
     fn answer(&mut self, answer: Answer) {
         let sink = &mut self.sink;
+        let removed = self.target.room().take();
+        if !removed.is_empty() {
+            sink.on_removed(removed);
+        }
         match answer {
             Answer::Written(WriteEvent::Written(chunk, hashes)) => sink.on_written(chunk, hashes),
             Answer::Written(WriteEvent::Failed(entry, failure)) => {

@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 use crate::api::{SshSettings, StopHandle};
 use crate::control::{Control, ControlSender, over_streams};
 use bootstrap::Bootstrapped;
+#[cfg(feature = "fuzzing")]
+pub(crate) use bootstrap::system_told;
 use child::{Running, Target};
 pub(crate) use marker::MARKER;
 #[cfg(feature = "fuzzing")]
@@ -128,12 +130,15 @@ fn explain(target: &Target, status: ExitStatus) -> Failure {
     }
 }
 
+/// Reads a path to its end, line ends included, and removes that file.
+const REMOVE: &str = "p=$(cat; echo .) && p=${p%.} && rm -f -- \"$p\"";
+
 /// Removes a file of ours at a host; what cannot be removed stays. `path` is as a place has it.
 pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
     let Ok(target) = Target::new(user, host) else { return };
     // The name is not for a shell to read; `~/` before it is the home that ssh begins in.
     let path = path.strip_prefix(b"~/").unwrap_or(path);
-    let words = child::posix("p=$(cat) && rm -f -- \"$p\"");
+    let words = child::posix(REMOVE);
     // Also after the user wished the end: nothing is to stay there.
     let Ok((running, mut input, output)) =
         Running::start(settings, &target, &words, &StopHandle::new())
@@ -192,5 +197,34 @@ impl Waiter {
         if !child::ends_within(&self.child, FINISH) {
             child::terminate(&self.child);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_named_file_is_removed_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "a\n", "a\n\n", "-rf", "$(b)", "b"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        for name in ["a\n", "-rf", "$(b)", "not there"] {
+            let mut child = Command::new("sh")
+                .args(["-c", &child::posix(REMOVE)])
+                .current_dir(dir.path())
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(name.as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success(), "{name:?}");
+        }
+        let left = std::fs::read_dir(dir.path()).unwrap();
+        let mut left: Vec<_> = left.map(|item| item.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["a", "a\n\n", "b"]);
     }
 }

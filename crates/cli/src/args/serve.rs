@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     /// Let clients set owner and group, and with them set-user-id and set-group-id bits.
     #[arg(long, conflicts_with_all = ["stdio", "udt4", "read_only"])]
     pub(crate) allow_owner: bool,
-    /// Send no faster than this to any client.
+    /// Limit each transfer to this rate, in either direction.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,
     /// Speak over standard input and output: what ssh starts at the other end.

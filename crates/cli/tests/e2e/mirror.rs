@@ -154,6 +154,43 @@ fn no_more_names_are_deleted_than_allowed() {
     assert_eq!((ended.code, left()), (0, 0), "{}", ended.stderr);
 }
 
+/// A file takes the place of a directory with three names in it.
+#[test]
+fn what_makes_room_is_counted_limited_and_named_in_a_dry_run() {
+    let rig = Rig::local();
+    files(&rig, &["src/f", "src/d", "dst/d/x", "dst/d/e/y", "dst/stray"]);
+    let there = ["dst/d/x", "dst/d/e/y", "dst/stray"];
+    let all_there = || there.iter().all(|name| rig.path(name).exists());
+    // With the directories d and d/e themselves four names make room; the stray file is the fifth.
+    let names = ["d/x", "d/e/y", "d/e", "d", "stray"];
+    let dry = mirror(&rig, &["--dry-run", "--json", "-v"], &["src/"]);
+    assert_eq!((dry.code, dry.number("deleted")), (0, 5), "{}", dry.stderr);
+    assert!(all_there());
+    for limit in ["3", "0"] {
+        for dry in [&["--dry-run"][..], &[]] {
+            let ended =
+                mirror(&rig, &[&["--max-delete", limit, "--json"][..], dry].concat(), &["src/"]);
+            assert_eq!((ended.code, ended.number("deleted")), (23, 0), "{}", ended.stderr);
+            assert!(ended.stderr.contains(&format!("--max-delete {limit}")), "{}", ended.stderr);
+            assert!(all_there(), "nothing is removed by halves");
+        }
+    }
+    let ended = mirror(&rig, &["--max-delete", "4", "--json"], &["src/"]);
+    assert_eq!((ended.code, ended.number("deleted")), (23, 4), "{}", ended.stderr);
+    assert!(rig.path("dst/d").is_file() && rig.path("dst/stray").exists());
+    let _ = fs::remove_file(rig.path("dst/d"));
+    files(&rig, &["dst/d/x", "dst/d/e/y"]);
+    let ended = mirror(&rig, &["--max-delete", "5", "--json", "-v"], &["src/"]);
+    assert_eq!((ended.code, ended.number("deleted")), (0, 5), "{}", ended.stderr);
+    for ended in [dry, ended] {
+        let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+        for name in names {
+            assert!(told.contains(&format!("\"{name}\"")), "{name} is not named: {told}");
+        }
+    }
+    assert!(rig.path("dst/d").is_file() && !rig.path("dst/stray").exists());
+}
+
 #[test]
 fn delete_with_a_list_cleans_only_listed_directories() {
     let rig = Rig::local();

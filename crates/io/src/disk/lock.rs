@@ -20,6 +20,10 @@ use super::stat::Stat;
 const WHO_MAX: u64 = 512;
 /// How often somebody may remove or replace the file while we take it.
 const TRIES: u32 = 100;
+/// A look whether a lock is held takes it for an instant, so a lock that seems held is tried again
+/// this often, after this pause each time.
+const HELD_TRIES: u32 = 20;
+const HELD_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +69,7 @@ impl Lock {
     /// # Errors
     /// `Held` with the holder's words; `Foreign`; else what the file system says.
     pub fn take(root: &Arc<Root>, rel: &RelPath, who: &str) -> Result<Self, LockError> {
+        let mut held = 0;
         for _ in 0..TRIES {
             let mut file = match open(root, rel)? {
                 Step::Open(fd) => File::from(fd),
@@ -73,6 +78,11 @@ impl Lock {
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
+                Err(Errno::WOULDBLOCK) if held < HELD_TRIES => {
+                    held += 1;
+                    std::thread::sleep(HELD_PAUSE);
+                    continue;
+                }
                 Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
                 // A file system without locks: better unlocked than not at all.
                 Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => {}
@@ -210,6 +220,27 @@ mod tests {
         assert_eq!(root.stat(&rel).unwrap(), None);
         let again = Lock::take(&root, &rel, "me").unwrap();
         drop(again);
+    }
+
+    #[test]
+    fn a_look_at_the_lock_does_not_refuse_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".lock"), "").unwrap();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let rel = RelPath::new(b".lock".to_vec()).unwrap();
+        let look = Lock::take_existing(&root, &rel).unwrap().expect("nobody holds it");
+        let (began, begins) = std::sync::mpsc::channel();
+        let taker = std::thread::spawn({
+            let (root, rel) = (Arc::clone(&root), rel.clone());
+            move || {
+                began.send(()).unwrap();
+                Lock::take(&root, &rel, "me").map(drop)
+            }
+        });
+        begins.recv().unwrap();
+        std::thread::sleep(HELD_PAUSE * 2);
+        drop(look);
+        taker.join().unwrap().unwrap();
     }
 
     #[test]

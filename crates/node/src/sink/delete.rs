@@ -30,6 +30,8 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         Ok(remover) => remover,
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
+    let room = target.room();
+    remover.removed = room.removed;
     let scope = Scope::new(target.options());
     // With the root itself in the manifest all of the destination is the source's; otherwise
     // only the directories that bear a source's name are.
@@ -61,7 +63,8 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         for item in items {
             let path = join(&dir, &item.name);
             if plan.keep.binary_search(&path).is_ok() {
-                if item.kind == Kind::Directory && !spared {
+                // In a dry run a directory is still there that something else is to replace.
+                if item.kind == Kind::Directory && !spared && !room.asked.contains(&path) {
                     todo.push(path);
                 }
             } else if whole {
@@ -77,23 +80,69 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
     remover.finish()
 }
 
-/// Removes the directory at `path` to make room for something else of that name, with what is in it.
-pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
-    let mut remover = Remover::new(target, false, None)?;
-    let (parent, name) = match path.iter().rposition(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (&b""[..], path),
-    };
-    let item = DirItem { name: name.to_vec(), kind: Kind::Directory };
-    if remover.remove_directory(join(parent, &item.name)) {
-        return Ok(());
+/// What was removed so far to make room for entries of the source, or would be in a dry run.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// How many names.
+    removed: u64,
+    /// What nobody was told of yet.
+    gone: Gone,
+    /// Directories that have to make room, whether they can or not.
+    asked: HashSet<Vec<u8>>,
+}
+
+impl Room {
+    /// What was removed since the last call.
+    pub(super) fn take(&mut self) -> Gone {
+        std::mem::take(&mut self.gone)
     }
-    let failed = remover.gone.into_iter().find_map(|(_, result)| result.err());
-    Err(failed.unwrap_or_else(|| {
+
+    /// Notes why there would be no room for the entry at `path`.
+    pub(super) fn refuse(&mut self, path: &[u8], failure: Failure) {
+        self.gone.push((path.to_vec(), Err(failure)));
+    }
+}
+
+/// Removes the directory at `path`, with what is in it, to make room for an entry of that name; in a
+/// dry run only notes what would go. Nothing is removed if `--max-delete` does not allow all of it.
+pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
+    let options = target.options();
+    let mut room = target.room();
+    room.asked.insert(path.to_vec());
+    let mut trial = Remover::new(target, true, None)?;
+    if !trial.remove_directory(path.to_vec()) {
+        return Err(stays(trial.gone));
+    }
+    if let Some(limit) = options.max_delete
+        && room.removed + trial.removed > limit
+    {
+        let text = format!(
+            "there is a directory in the way, and removing it would delete {} names: --max-delete \
+             {limit} does not allow that",
+            trial.removed
+        );
+        return Err(Failure::new(FailureKind::TargetRefused, text));
+    }
+    let (done, gone) = if options.dry_run {
+        (true, trial.gone)
+    } else {
+        let mut remover = Remover::new(target, false, None)?;
+        (remover.remove_directory(path.to_vec()), remover.gone)
+    };
+    let (removed, failed): (Gone, Gone) = gone.into_iter().partition(|(_, result)| result.is_ok());
+    room.removed += removed.len() as u64;
+    room.gone.extend(removed);
+    if done { Ok(()) } else { Err(stays(failed)) }
+}
+
+/// Why a directory cannot make room.
+fn stays(gone: Gone) -> Failure {
+    let failed = gone.into_iter().find_map(|(_, result)| result.err());
+    failed.unwrap_or_else(|| {
         let text = "there is a directory in the way, and something in it is protected by a filter \
                     or belongs to another transfer";
         Failure::new(FailureKind::TargetRefused, text)
-    }))
+    })
 }
 
 /// The directories of which the source brought all that it has. With a list of files these are the

@@ -1,6 +1,6 @@
 //! The destination on disk: where entries go, their temporaries, their metadata.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -75,6 +75,8 @@ pub(crate) struct Target {
     not_owned: AtomicU64,
     /// Directories that this transfer makes: nothing is in them before.
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
+    /// What `--delete` removed to make room for entries.
+    room: Mutex<delete::Room>,
 }
 
 /// What a sync has to cover.
@@ -116,6 +118,7 @@ impl Target {
             owners,
             not_owned,
             fresh,
+            room: Mutex::default(),
         }
     }
 
@@ -126,6 +129,10 @@ impl Target {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    pub(super) fn room(&self) -> MutexGuard<'_, delete::Room> {
+        self.room.lock()
     }
 
     /// Where below the root this entry goes.
@@ -193,6 +200,13 @@ impl Target {
             // A link to a directory is replaced by a directory: what is behind it is not in there.
             self.note_fresh(is_dir, place.clone());
         }
+        let in_the_way = stat.is_some_and(|stat| stat.kind == disk::Kind::Directory) && !is_dir;
+        if in_the_way && self.options.delete && self.options.dry_run {
+            // What the run itself does when the entry gets its name.
+            if let Err(failure) = self.make_room(entry, &place) {
+                self.room().refuse(entry.path.as_bytes(), failure);
+            }
+        }
         let target = stat.map(|stat| Found {
             kind: match stat.kind {
                 disk::Kind::File => FoundKind::File,
@@ -206,8 +220,7 @@ impl Target {
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
-            makes_way: stat.kind == disk::Kind::Directory
-                && !is_dir
+            makes_way: in_the_way
                 && (self.options.delete
                     || self.root.list(&place).is_ok_and(|items| items.is_empty())),
         });

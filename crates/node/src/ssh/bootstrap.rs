@@ -84,6 +84,12 @@ impl Ready {
     }
 }
 
+/// The system that a line of the other end tells of, if it is such a line.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn system_told(line: &[u8]) -> Option<String> {
+    Ready::parse(line).map(|ready| ready.system)
+}
+
 /// What came of it, when there is nothing wrong with the way there.
 pub(super) enum Bootstrapped {
     /// The program runs there and has said its marker.
@@ -148,12 +154,13 @@ pub(super) fn start(
     match said {
         Ok(Some(Said::Marker)) => Ok(Bootstrapped::Runs(running, input, output)),
         Ok(Some(Said::Failed(why))) => {
-            drop(input);
+            // A far end that still writes must not wait for a reader.
+            drop((input, output));
             running.wait()?;
             Err(refused(target, &why, size as u64))
         }
         Ok(None) | Err(_) => {
-            drop(input);
+            drop((input, output));
             Err(super::explain(target, running.wait()?))
         }
     }

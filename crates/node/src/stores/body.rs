@@ -112,7 +112,13 @@ impl Outgoing {
 
     /// These bytes.
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self { what: What::Bytes(bytes.into()), sha256: None, progress: Arc::default(), reserved: 0, pause: None }
+        Self {
+            what: What::Bytes(bytes.into()),
+            sha256: None,
+            progress: Arc::default(),
+            reserved: 0,
+            pause: None,
+        }
     }
 
     /// Part of a file, and the SHA-256 digest of its bytes if that is known.
@@ -254,7 +260,8 @@ mod tests {
                 })
             })
             .collect();
-        let mut sent: Vec<_> = all.into_iter().flat_map(|one| runtime.block_on(one).unwrap()).collect();
+        let mut sent: Vec<_> =
+            all.into_iter().flat_map(|one| runtime.block_on(one).unwrap()).collect();
         sent.sort();
         let quantum = limiter.quantum(ByteCount(STEP)).get();
         let mut bytes = 0;
@@ -281,7 +288,8 @@ mod tests {
         let progress = part.progress();
         assert!(!progress.is_paused());
         crate::runtime::handle().block_on(async {
-            let first = poll_fn(|c| Poll::Ready(Pin::new(&mut part).poll_frame(c).is_pending())).await;
+            let first =
+                poll_fn(|c| Poll::Ready(Pin::new(&mut part).poll_frame(c).is_pending())).await;
             assert!(first, "nothing may go yet");
         });
         assert!(progress.is_paused());

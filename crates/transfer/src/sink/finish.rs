@@ -152,9 +152,13 @@ impl Sink {
     }
 
     pub(super) fn take_deleted(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
-        if !matches!(self.phase, Phase::Deleting) {
-            return;
+        if matches!(self.phase, Phase::Deleting) {
+            self.take_removed(paths);
+            self.close();
         }
+    }
+
+    pub(super) fn take_removed(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
         for (path, result) in paths {
             match result {
                 Ok(()) => {
@@ -167,7 +171,6 @@ impl Sink {
                 }
             }
         }
-        self.close();
     }
 
     /// Metadata, and the last sync.

@@ -275,6 +275,11 @@ impl Sink {
         self.advance();
     }
 
+    /// What was removed, or could not be, to make room for entries, before the answer about these.
+    pub fn on_removed(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
+        self.take_removed(paths);
+    }
+
     /// So many entries of those that have their metadata could not get owner or group.
     pub fn on_not_owned(&mut self, entries: u64) {
         self.tally.summary.not_owned = entries;

@@ -283,10 +283,14 @@ proptest! {
 fn at_a_low_rate_pieces_are_small() {
     let limiter = RateLimiter::new(DataRate::from_bps(20_000), Duration::from_millis(20));
     let quantum = limiter.quantum(ByteCount(PIECE)).get();
-    let mut world = World { book: Book::limited(Some(&limiter)), now: ms(1000), ..World::default() };
+    let mut world =
+        World { book: Book::limited(Some(&limiter)), now: ms(1000), ..World::default() };
     let id = world.add();
     world.book.assign(range(0, MIB));
     assert!(world.take(id, 10) == 10);
     let largest = world.has[&id].iter().max();
-    assert!(largest <= Some(&quantum), "a piece of {largest:?} bytes, the limit asks for {quantum}");
+    assert!(
+        largest <= Some(&quantum),
+        "a piece of {largest:?} bytes, the limit asks for {quantum}"
+    );
 }
