@@ -3,7 +3,7 @@
 //!
 //! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
 //! journal and digests, is the one of every transfer, and the source's state machine assigns its
-//! ranges to one transport, whose streams ask the server for them (`docs/adr/0029`). `wire` makes
+//! ranges to one transport, whose streams ask the server for them (`docs/adr/0023`). `wire` makes
 //! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `ledger`
 //! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
 

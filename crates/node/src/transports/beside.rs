@@ -3,7 +3,8 @@
 //! They are made like those of the transport tcp: TLS with keys of this transfer alone, either end
 //! to the other, whichever gets through. On one the source first says which flow it is for (its
 //! number, 4 bytes, big-endian); the sink takes those that spoke. After that go the messages of
-//! the two ends as they are ([ADR 0021](../../../../docs/adr/0021-sabul.md)).
+//! the two ends as they are
+//! ([ADR 0019](../../../../docs/adr/0019-sabul-sends-state-over-a-reliable-channel.md)).
 
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -10,7 +10,7 @@
 //! | `sender` | loss list first, then new units; `flight` is what is under way, `pace` when, `timers` silence, `hole` a loss under repair, `feedback` what the controller is told |
 //! | `receiver` | ACK, NAK, warning; `acks` is the ACK timer and ACK2's round trip |
 //! | `losslist`, `unitset` | what is missing and when it is asked for again, at a constant cost a packet |
-//! | `arrival`, `pair`, `trend` | AS, NB and the delay's trend, under offload too (ADR 0018) |
+//! | `arrival`, `pair`, `trend` | AS, NB and the delay's trend, under offload too (ADR 0017) |
 
 mod arrival;
 pub(crate) mod drill;

@@ -10,7 +10,7 @@
 //! Loss recovery and rates are those of the feedback `udt`; this module is the codec, the
 //! handshake, the buffers and the life of a connection. **Everything is in clear, and nothing is
 //! authenticated**: that is the stock wire. What is kept of it, repaired and left weak is told in
-//! `docs/adr/0016-stock-wire.md`.
+//! `docs/adr/0016-stock-udt-has-a-wire-of-its-own.md`.
 
 mod buffers;
 mod connection;

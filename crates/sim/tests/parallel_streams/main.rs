@@ -1,4 +1,4 @@
-//! What `experiments/parallel-streams-*` and ADR 0028 say is what comes out.
+//! What `experiments/parallel-streams-*` and ADR 0022 say is what comes out.
 
 mod study;
 

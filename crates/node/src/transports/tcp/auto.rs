@@ -4,7 +4,7 @@
 //! long enough is a sample. What the kernel says of each stream tells more than the sum of their
 //! rates: whether windows are cut by losses on an empty path (more streams help), by a queue that
 //! the path is full of (they take from others), or by a buffer that ends (they help). See
-//! `docs/adr/0023-how-many-streams.md`. No clock, no I/O.
+//! `docs/adr/0020-the-stream-count-follows-tcp-info.md`. No clock, no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
