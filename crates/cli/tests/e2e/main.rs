@@ -6,6 +6,7 @@
 //! with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
+mod accounts;
 mod auto;
 mod bootstrap;
 mod broken;

@@ -222,6 +222,11 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.err).unwrap_or_default()).into_owned()
     }
 
+    /// What it has written to stdout so far.
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.out).unwrap_or_default()).into_owned()
+    }
+
     /// Whether it has ended.
     pub(crate) fn ended(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_some()
