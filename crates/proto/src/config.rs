@@ -65,7 +65,7 @@ pub enum FeedbackKind {
     /// Reports of packet numbers; any number of lanes.
     #[default]
     Native,
-    /// UDT's: numbered data units, acknowledged by timer, losses reported at once; one lane.
+    /// UDT's: numbered data units, acknowledged by timer, losses reported at once.
     Udt(Variant),
     /// FOBS's: numbered data units, acknowledged by bitmaps.
     Fobs,

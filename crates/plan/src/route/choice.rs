@@ -43,7 +43,7 @@ pub struct Choice {
 
 /// A path over depots counts as slower when it has less than this part of direct.
 const SLOWER: f64 = 0.95;
-/// How likely it may be slower: one transfer in twenty.
+/// How likely it may be slower: 15 %.
 const RISK: f64 = 0.15;
 /// Less than this gain is not worth somebody else's machine.
 const WORTH: f64 = 1.03;

@@ -69,7 +69,7 @@ pub struct BareConfig {
     pub room: Room,
     /// Seed of everything random in it.
     pub seed: u64,
-    /// How the receiver tells what arrived; `udt` goes by one lane.
+    /// How the receiver tells what arrived.
     pub feedback: FeedbackKind,
     /// Feedback `sabul`, sender: so many bytes are sent once before what was lost of them leaves
     /// again.
