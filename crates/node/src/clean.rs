@@ -342,3 +342,36 @@ fn below(dir: &[u8], name: &[u8]) -> std::io::Result<RelPath> {
     }
     RelPath::new(path).map_err(|_| std::io::ErrorKind::InvalidInput.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_that_begins_during_the_walk_keeps_its_files() {
+        const TAG: &str = "0a1b2c3d";
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["a", "b"].map(|sub| {
+            std::fs::create_dir(dir.path().join(sub)).unwrap();
+            let file = dir.path().join(sub).join(format!(".f.packtrain-{TAG}"));
+            std::fs::write(&file, "left").unwrap();
+            file
+        });
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let lock = RelPath::new(LeftoverName::lock_of(TAG).into_bytes()).unwrap();
+        let mut transfer = None;
+        let mut fates = Vec::new();
+        let place = dir.path().to_path_buf();
+        let request = CleanRequest { place, dry_run: false, all_owners: false };
+        let summary = run(&request, &mut |left| {
+            // The first file was of a run that is dead; now the same copy is started again.
+            transfer.get_or_insert_with(|| Lock::take(&root, &lock, "the transfer").unwrap());
+            fates.push(left.fate.clone());
+        });
+        let in_use = LeftoverFate::InUse { who: "the transfer".to_owned() };
+        assert_eq!(fates, [LeftoverFate::Removed, in_use]);
+        let summary = summary.unwrap();
+        assert_eq!((summary.removed, summary.in_use), (1, 1));
+        assert_eq!(names.iter().filter(|name| name.exists()).count(), 1);
+    }
+}
