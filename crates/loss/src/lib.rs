@@ -50,5 +50,5 @@ pub use window::{Window, WindowError};
 
 /// The guide's example is compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/loss.md")]
+#[doc = include_str!("../../../docs/guide/reference/loss.md")]
 struct Guide;

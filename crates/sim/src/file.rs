@@ -1,5 +1,5 @@
 //! Scenario files: TOML that people write, read into a [`Scenario`] with mistakes named by file,
-//! line and field. `docs/guide/sim.md` tells every key.
+//! line and field. `docs/guide/reference/sim.md` tells every key.
 
 mod build;
 mod error;

@@ -1,5 +1,5 @@
 //! Random trees given to `rsync -rlpt` and to `packtrain cp -r`: the same result, apart from what
-//! the guide lists under "Where it differs from rsync".
+//! `docs/guide/reference/rsync-differences.md` lists.
 //!
 //! `PACKTRAIN_SEED` repeats a run and `PACKTRAIN_TREES` sets how many trees it has. A case that
 //! fails is printed with its own seed, after everything was left out that the failure does not need.

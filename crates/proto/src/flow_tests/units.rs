@@ -333,8 +333,9 @@ fn a_window_that_loss_left_small_grows_again() {
     }
 }
 
-/// What docs/guide/udt-loss.md says that the controller reaches, in Mbit/s: the window must not
-/// take away what the rate allows. The first 12 s have slow start and the way down from it.
+/// What docs/guide/background/udt-under-random-loss.md says that the controller reaches, in Mbit/s:
+/// the window must not take away what the rate allows. The first 12 s have slow start and the way
+/// down from it.
 #[test]
 fn random_loss_leaves_what_the_law_allows() {
     for (loss, law) in [(1e-3, 206.0), (1e-2, 47.0)] {

@@ -317,7 +317,7 @@ off = "200ms"
 
 #[test]
 fn every_example_of_the_guide_can_be_read() {
-    let guide = include_str!("../../../../docs/guide/sim.md");
+    let guide = include_str!("../../../../docs/guide/reference/sim.md");
     let examples: Vec<_> = guide.split("```toml\n").skip(1).collect();
     assert!(examples.len() >= 4);
     for example in examples {

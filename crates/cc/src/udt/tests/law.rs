@@ -1,5 +1,5 @@
-//! What the printed law allows under random loss: the formula of `docs/guide/udt-loss.md` beside
-//! the controller itself on the test link.
+//! What the printed law allows under random loss: the formula of
+//! `docs/guide/background/udt-under-random-loss.md` beside the controller itself on the test link.
 
 use packtrain_units::{DataRate, Duration};
 
