@@ -2,10 +2,10 @@
 
 use packtrain_io::tcp::Identity;
 use packtrain_node::api::AllowRule;
-use packtrain_proto::session::echo::EchoHead;
-use packtrain_proto::session::hop::{FRAME_HEAD, Frame, Hello};
-use packtrain_proto::session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};
-use packtrain_proto::session::{Place, Reason, measure};
+use packtrain_session::echo::EchoHead;
+use packtrain_session::hop::{FRAME_HEAD, Frame, Hello};
+use packtrain_session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};
+use packtrain_session::{Place, Reason, measure};
 use packtrain_units::{DataRate, Duration};
 
 /// A header that is read is written to the same bytes; an answer and a rule

@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 
-use packtrain_proto::udt4::wire::{
-    Ack, AckDetail, Control, Handshake, Message, Packet, Rates, Request,
-};
-use packtrain_proto::udt4::{Endpoint, Event, Kind, Options, Secret, SocketId};
 use packtrain_proto::{BATCH_BYTES, Datagrams};
+use packtrain_udt4::wire::{Ack, AckDetail, Control, Handshake, Message, Packet, Rates, Request};
+use packtrain_udt4::{Endpoint, Event, Kind, Options, Secret, SocketId};
 use packtrain_units::{ByteCount, Duration, SeqNo, Time};
 
 /// Most that the receiving end may hold.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use packtrain_io::tcp::{Identity, tcp_info};
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::{ANSWER_HEAD, Answer, Hop, Kind, Place, Session, SessionId};
+use packtrain_session::{ANSWER_HEAD, Answer, Hop, Kind, Place, Session, SessionId};
 
 type Done<T> = Result<T, Box<dyn Error + Send + Sync>>;
 

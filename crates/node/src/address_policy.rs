@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use packtrain_proto::session::Host;
+use packtrain_session::Host;
 
 /// A rule: addresses or a name, and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `depot`: a station in the middle of a path, which passes sessions on.
 //!
 //! A session is a header and behind it a byte stream that is sealed from end to end; the depot
-//! reads the header and nothing else (`packtrain_proto::session`). `address_policy` says where sessions may
+//! reads the header and nothing else (`packtrain_session`). `address_policy` says where sessions may
 //! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
 //! counted,
 //! `spool` what is kept on a disk for those who come later.
@@ -27,7 +27,7 @@ use packtrain_io::tcp::tune::{self, check_congestion};
 use packtrain_io::tcp::{ConnectOptions, listen};
 use packtrain_io::udp::PortRange;
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::{DepotId, Guard, MOST_HOPS};
+use packtrain_session::{DepotId, Guard, MOST_HOPS};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use tokio::net::TcpListener;

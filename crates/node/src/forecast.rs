@@ -8,9 +8,9 @@ use std::sync::Arc;
 use packtrain_plan::forecast::{Battery, Forecast};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use packtrain_proto::session::measure::Point;
-pub use packtrain_proto::session::measure::{Sensor, Series as HopSeries};
-use packtrain_proto::session::{Host, Place};
+use packtrain_session::measure::Point;
+pub use packtrain_session::measure::{Sensor, Series as HopSeries};
+use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 
 use crate::api::NodeError;

@@ -2,7 +2,7 @@
 //! depot, over flows of the native wire.
 //!
 //! The TCP connection that brought the header stays. It carries the stream too, until datagrams get
-//! through ([`packtrain_proto::session::hop`]): short sessions and quiet directions never leave it,
+//! through ([`packtrain_session::hop`]): short sessions and quiet directions never leave it,
 //! nothing waits for the first datagram, and where UDP is blocked everything stays on TCP. `ring`
 //! is a direction's memory, `link` one end of a hop, `flows` its datagrams, `plain` the TCP
 //! connection on a depot's other side, `caller` the sender's own end, `line` what its route knows of it.

@@ -11,7 +11,7 @@ use packtrain_io::tcp::tls::{ServerName, any_name};
 use packtrain_io::tcp::{ConnectOptions, Identity, connect, tune};
 use packtrain_io::udp::PortRange;
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::{
+use packtrain_session::{
     Answer, Hop, HopTransport, Host, Kind, Place, Reason, Refusal, Session, SessionId,
 };
 use packtrain_units::Duration;

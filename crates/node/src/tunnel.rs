@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use packtrain_io::tcp::tls::{any_name, client_config, is_key_refused};
 use packtrain_io::tcp::{ConnectOptions, connect, tune};
-use packtrain_proto::session::{Host, Place};
+use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
 use tokio_rustls::TlsConnector;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use packtrain_io::tcp::{ConnectOptions, connect, tcp_info};
 use packtrain_plan::route::{Forecasted, Pilot, WayId};
-use packtrain_proto::session::measure::{
+use packtrain_session::measure::{
     Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,
 };
-use packtrain_proto::session::{Answer, Host, Kind, Place};
+use packtrain_session::{Answer, Host, Kind, Place};
 use packtrain_units::{DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -28,10 +28,8 @@ mod path;
 mod qlog;
 mod sabul;
 mod seam;
-pub mod session;
 mod stats;
-mod udt;
-pub mod udt4;
+pub mod udt;
 
 pub use crate::core::causes::judge;
 pub use codec::header::peek;

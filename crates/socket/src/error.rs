@@ -3,7 +3,7 @@
 use std::io;
 
 use packtrain_io::udp::BindError;
-use packtrain_proto::udt4::{ConnectError, EndReason, OpenError, SocketError};
+use packtrain_udt4::{ConnectError, EndReason, OpenError, SocketError};
 
 /// Why a call on a socket failed.
 #[derive(Debug, thiserror::Error)]

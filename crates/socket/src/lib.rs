@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Each port has one thread that owns the UDP socket and sleeps in `ppoll`; the engine is
-//! `packtrain_proto::udt4`, under a lock that is not held during system calls. Callers copy their
+//! `packtrain_udt4`, under a lock that is not held during system calls. Callers copy their
 //! bytes to and from the engine's buffers themselves.
 //!
 //! **Nothing here is encrypted or authenticated**: that is the stock wire. The module [`sabul`] is:
@@ -38,7 +38,7 @@ mod tokio;
 
 pub use error::Error;
 pub use listener::Listener;
-pub use packtrain_proto::udt4::{ConnectError, EndReason, Kind, OpenError, Options, Perf, limits};
+pub use packtrain_udt4::{ConnectError, EndReason, Kind, OpenError, Options, Perf, limits};
 pub use poller::{Interest, Poller, Ready};
 pub use port::Port;
 pub use socket::Socket;

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::net::SocketAddr;
 
 use packtrain_io::clock;
-use packtrain_proto::udt4::Options;
+use packtrain_udt4::Options;
 use packtrain_units::Duration;
 
 use crate::error::Error;
@@ -76,7 +76,7 @@ impl Listener {
         std::task::Poll::Pending
     }
 
-    fn take(&self, state: &mut State) -> Option<(packtrain_proto::udt4::SocketId, SocketAddr)> {
+    fn take(&self, state: &mut State) -> Option<(packtrain_udt4::SocketId, SocketAddr)> {
         loop {
             let id = state.endpoint.accept()?;
             // One that is gone again is nobody's business.

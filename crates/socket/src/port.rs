@@ -6,7 +6,7 @@ use std::sync::Arc;
 use packtrain_io::thread::Lane;
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy, thread};
-use packtrain_proto::udt4::{Endpoint, Options, Secret, SocketId};
+use packtrain_udt4::{Endpoint, Options, Secret, SocketId};
 
 use crate::driver;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use std::task::{Context, Waker as Task};
 
 use packtrain_io::clock;
 use packtrain_io::thread::Waker;
-use packtrain_proto::udt4::{EndReason, Endpoint, Event, Perf, SocketId};
+use packtrain_udt4::{EndReason, Endpoint, Event, Perf, SocketId};
 use packtrain_units::{Duration, Time};
 
 use crate::error::Error;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::clock;
-use packtrain_proto::udt4::{Connection, EndReason, Options, Perf, SocketError, SocketId, Status};
+use packtrain_udt4::{Connection, EndReason, Options, Perf, SocketError, SocketId, Status};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::error::Error;

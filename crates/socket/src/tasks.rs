@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use packtrain_io::clock;
-use packtrain_proto::udt4::Options;
+use packtrain_udt4::Options;
 use packtrain_units::Time;
 
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 pub use crate::route::Routes;
-pub use packtrain_proto::session::{HopTransport, Place, PlaceError};
+pub use packtrain_session::{HopTransport, Place, PlaceError};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_units::{ByteCount, DataRate, Duration};

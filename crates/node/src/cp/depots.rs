@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use packtrain_proto::session::Host;
+use packtrain_session::Host;
 
 use super::far::Far;
 use super::{transport, usage};

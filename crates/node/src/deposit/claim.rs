@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use packtrain_proto::session::Place;
+use packtrain_session::Place;
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
 

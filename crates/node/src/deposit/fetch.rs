@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::Place;
-use packtrain_proto::session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
+use packtrain_session::Place;
+use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
@@ -254,7 +254,7 @@ impl Fetch {
             match Line::open(place, &header.write(), None) {
                 Ok(_) => {}
                 Err(LineError::Refused(_, refusal))
-                    if refusal.reason == packtrain_proto::session::Reason::Absent => {}
+                    if refusal.reason == packtrain_session::Reason::Absent => {}
                 Err(error) => failed.push(error.to_string()),
             }
         }

@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use packtrain_io::tcp::Identity;
-use packtrain_proto::session::spool::{FRAME_HEAD, Sealer};
-use packtrain_proto::session::{Answer, HEADER_HEAD, Header};
+use packtrain_session::spool::{FRAME_HEAD, Sealer};
+use packtrain_session::{Answer, HEADER_HEAD, Header};
 
 use super::super::ticket::Body;
 use super::*;
@@ -30,7 +30,7 @@ fn ticket(places: &[Place]) -> ClaimTicket {
 /// Three records, of which the last one is short.
 fn records() -> Vec<Vec<u8>> {
     let identity = Identity::generate([4; 32]);
-    let session = packtrain_proto::session::SessionId(SESSION);
+    let session = packtrain_session::SessionId(SESSION);
     let sealer = Sealer::new(session, &[3; 32], [9; 16], move |text| identity.sign(text));
     let text = |n: u64| vec![n as u8; if n < 2 { RECORD_TEXT } else { 5 }];
     (0..3).map(|n| sealer.seal(n, n == 2, &text(n))).collect()

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration as StdDuration;
 
 use packtrain_io::tcp::tune;
-use packtrain_proto::session::spool::{FRAME_HEAD, Frame};
-use packtrain_proto::session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
+use packtrain_session::spool::{FRAME_HEAD, Frame};
+use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration};
 

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use packtrain_proto::session::spool::Policy;
-use packtrain_proto::session::{Place, PlaceError};
+use packtrain_session::spool::Policy;
+use packtrain_session::{Place, PlaceError};
 
 /// The most depots one behind the other.
 const MOST_CHAIN: usize = 8;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use packtrain_io::tcp::Identity;
 use packtrain_io::{clock, entropy};
 use packtrain_object::EntryKind;
-use packtrain_proto::session::spool::{Frame, RECORD, Sealer, records_for, sealed_len};
+use packtrain_session::spool::{Frame, RECORD, Sealer, records_for, sealed_len};
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_proto::session::Reason;
+use packtrain_session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::metrics;

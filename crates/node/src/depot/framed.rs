@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::hop::{Frame, Hello, Secret};
-use packtrain_proto::session::{ANSWER_HEAD, Answer, HopTransport, Reason};
+use packtrain_session::hop::{Frame, Hello, Secret};
+use packtrain_session::{ANSWER_HEAD, Answer, HopTransport, Reason};
 use packtrain_units::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -7,8 +7,8 @@ mod series;
 mod turns;
 
 use packtrain_io::clock;
-use packtrain_proto::session::measure::{Measure, write_points, write_report};
-use packtrain_proto::session::{Answer, Header, Reason};
+use packtrain_session::measure::{Measure, write_points, write_report};
+use packtrain_session::{Answer, Header, Reason};
 use packtrain_units::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_io::tcp::tune;
-use packtrain_proto::session::Reason;
+use packtrain_session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_io::clock;
 use packtrain_io::relay::{cut, pump};
 use packtrain_io::tcp::{connect_any, tune};
-use packtrain_proto::session::{
+use packtrain_session::{
     ANSWER_HEAD, Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind,
     Next, Reason, Refusal, Stale,
 };

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use packtrain_io::clock;
-use packtrain_proto::session::spool::{Head, Policy};
-use packtrain_proto::session::{Guard, Hop, Reason, Refusal, SessionId};
+use packtrain_session::spool::{Head, Policy};
+use packtrain_session::{Guard, Hop, Reason, Refusal, SessionId};
 use packtrain_units::{ByteCount, Duration};
 use tokio::sync::{Semaphore, watch};
 

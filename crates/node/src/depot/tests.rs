@@ -2,8 +2,8 @@ use parking_lot::Mutex as StdMutex;
 use std::sync::mpsc;
 
 use packtrain_io::tcp::Identity;
-use packtrain_proto::session::measure::{self, Measure};
-use packtrain_proto::session::{
+use packtrain_session::measure::{self, Measure};
+use packtrain_session::{
     Answer, Branch, Hop, HopTransport, Kind, Place, Reason, Refusal, Session, SessionId,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use packtrain_io::entropy;
-use packtrain_proto::session::hop::Secret;
-use packtrain_proto::session::{Answer, HopTransport};
+use packtrain_session::hop::Secret;
+use packtrain_session::{Answer, HopTransport};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 

@@ -9,12 +9,12 @@ use packtrain_io::flow::{self, FlowEvent, FlowHandle};
 use packtrain_io::thread::Waker;
 use packtrain_io::udp::UdpSocket;
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::HopTransport;
-use packtrain_proto::session::hop::HopFlow;
 use packtrain_proto::{
     CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, Payload, Placed, Placement, Role,
     Variant, limits,
 };
+use packtrain_session::HopTransport;
+use packtrain_session::hop::HopFlow;
 use packtrain_units::{ByteCount, Duration, Offset};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use packtrain_io::tcp::tune;
 use packtrain_proto::CloseReason;
-use packtrain_proto::session::hop::{
+use packtrain_session::hop::{
     FRAME_HEAD, Frame, HELLO, Hello, HopError, HopFlow, HopFlows, Secret,
 };
-use packtrain_proto::session::{ANSWER_HEAD, Answer, HopTransport, Refusal};
+use packtrain_session::{ANSWER_HEAD, Answer, HopTransport, Refusal};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

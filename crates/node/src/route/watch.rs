@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use packtrain_io::tcp::{ConnectOptions, connect, tune};
 use packtrain_io::{clock, entropy};
-use packtrain_proto::session::echo::{ECHO_HEAD, EchoHead};
-use packtrain_proto::session::{Answer, Kind};
+use packtrain_session::echo::{ECHO_HEAD, EchoHead};
+use packtrain_session::{Answer, Kind};
 use packtrain_units::{Duration, Rng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;

@@ -18,7 +18,7 @@ use packtrain_io::tcp::tls::{
 };
 use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
 use packtrain_plan::route::WayId;
-use packtrain_proto::session::Place;
+use packtrain_session::Place;
 use packtrain_units::{ByteCount, Duration};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use packtrain_plan::route::{Forecasted, WayId};
-use packtrain_proto::session::Place;
+use packtrain_session::Place;
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 

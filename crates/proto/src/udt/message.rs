@@ -4,7 +4,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 
 /// A message of either end. Unit numbers are dense, start at the flow's first and never wrap here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub enum Message {
     /// Receiver: what arrived (section III.E).
     Ack(Ack),
     /// Sender: the ACK of this number came.
@@ -30,55 +30,55 @@ pub(crate) enum Message {
 
 /// A positive acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ack {
+pub struct Ack {
     /// Its own number, which an ACK2 repeats; light ones have none and are not answered.
-    pub(crate) number: u32,
+    pub number: u32,
     /// The first unit that has not arrived: all below have.
-    pub(crate) next: u64,
+    pub next: u64,
     /// Says no more than `next`: the other fields mean nothing.
-    pub(crate) light: bool,
+    pub light: bool,
     /// The receiver's smoothed round trip; zero while it has measured none.
-    pub(crate) rtt: Duration,
+    pub rtt: Duration,
     /// Its mean deviation.
-    pub(crate) rtt_var: Duration,
+    pub rtt_var: Duration,
     /// How many units from `next` on the receiver has room for.
-    pub(crate) room: u64,
+    pub room: u64,
     /// Arrival speed AS (section III.B); none where the paper gives 0.
-    pub(crate) arrival: Option<PacketRate>,
+    pub arrival: Option<PacketRate>,
     /// Newly estimated link capacity NB (section III.C), before the average (6).
-    pub(crate) capacity: Option<PacketRate>,
+    pub capacity: Option<PacketRate>,
 }
 
 /// A rate in packets a second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub(crate) struct PacketRate(f64);
+pub struct PacketRate(f64);
 
 // Always positive and finite.
 impl Eq for PacketRate {}
 
 impl PacketRate {
     /// The rate of packets with this interval between them; none without an interval.
-    pub(crate) fn of_interval(interval: Duration) -> Option<Self> {
+    pub fn of_interval(interval: Duration) -> Option<Self> {
         Self::of_packets(1, interval)
     }
 
     /// The rate of so many packets in this span; none for no packets or no time.
-    pub(crate) fn of_packets(packets: u64, span: Duration) -> Option<Self> {
+    pub fn of_packets(packets: u64, span: Duration) -> Option<Self> {
         Self::per_second(packets as f64 / span.as_secs_f64())
     }
 
     /// The rate that a wire tells in packets a second; none unless it is positive and finite.
-    pub(crate) fn per_second(packets: f64) -> Option<Self> {
+    pub fn per_second(packets: f64) -> Option<Self> {
         (packets.is_finite() && packets > 0.0).then_some(Self(packets))
     }
 
     /// In packets a second.
-    pub(crate) fn get(self) -> f64 {
+    pub fn get(self) -> f64 {
         self.0
     }
 
     /// In bits a second, at so many bytes a packet.
-    pub(crate) fn times(self, packet: ByteCount) -> DataRate {
+    pub fn times(self, packet: ByteCount) -> DataRate {
         DataRate::from_bps((self.0 * packet.get() as f64 * 8.0) as u64)
     }
 }
@@ -86,4 +86,4 @@ impl PacketRate {
 /// The peer said what cannot be: a number never sent, an empty or inverted range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer spoke of units that cannot be")]
-pub(crate) struct Impossible;
+pub struct Impossible;

@@ -23,10 +23,12 @@ mod sender;
 mod trend;
 mod unitset;
 
-pub(crate) use message::{Ack, Impossible, Message, PacketRate};
+pub use message::{Ack, Impossible, Message, PacketRate};
+pub use receiver::{Receiver, ReceiverConfig, Seen};
+pub use sender::{Leave, Sender, SenderConfig};
+
 pub(crate) use pace::Pace;
-pub(crate) use receiver::{Receiver, ReceiverConfig, Seen};
-pub(crate) use sender::{Flight, HostNews, Leave, Sender, SenderConfig, signals};
+pub(crate) use sender::{Flight, HostNews, signals};
 pub(crate) use trend::Trend;
 pub(crate) use unitset::UnitSet;
 

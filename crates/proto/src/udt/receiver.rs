@@ -31,21 +31,21 @@ const LONGEST_RTT: Duration = Duration::from_secs(10);
 
 /// How a receiver is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceiverConfig {
+pub struct ReceiverConfig {
     /// Whose rules.
-    pub(crate) variant: Variant,
+    pub variant: Variant,
     /// The first unit's number.
-    pub(crate) first: u64,
+    pub first: u64,
     /// Most units accepted beyond the first that is missing.
-    pub(crate) window: u64,
+    pub window: u64,
     /// Most units that the sender sends back to back, as far as known: with 1 the estimators are
     /// the paper's unless packets come in batches.
-    pub(crate) train: u32,
+    pub train: u32,
 }
 
 /// What a unit's number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// To be placed.
     New,
     /// It is here already, or was dropped.
@@ -56,7 +56,7 @@ pub(crate) enum Seen {
 
 /// The receiving end of a flow.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub struct Receiver {
     config: ReceiverConfig,
     /// All below have come.
     next: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// A receiver that starts now.
-    pub(crate) fn new(config: ReceiverConfig, now: Time) -> Self {
+    pub fn new(config: ReceiverConfig, now: Time) -> Self {
         let window = config.window.max(2);
         let config = ReceiverConfig { window, ..config };
         let trains = config.train > 1;
@@ -123,7 +123,7 @@ impl Receiver {
     }
 
     /// What this unit is to it.
-    pub(crate) fn check(&self, unit: u64) -> Seen {
+    pub fn check(&self, unit: u64) -> Seen {
         if unit < self.next {
             Seen::Again
         } else if unit >= self.end() {
@@ -141,7 +141,7 @@ impl Receiver {
     }
 
     /// These units came and were placed; what they show to be missing is asked for at once.
-    pub(crate) fn take(&mut self, now: Time, first: u64, count: u32) {
+    pub fn take(&mut self, now: Time, first: u64, count: u32) {
         let end = first.saturating_add(u64::from(count)).min(self.end());
         let before = self.next;
         if first >= end || end <= before {
@@ -172,13 +172,16 @@ impl Receiver {
     /// these units, the last at `at`. `joined` if the wire tells that the sender sent each
     /// of them right behind the unit before it; a wire that cannot tell says `first % 16 == 1`. Once a
     /// batch, a lone packet being one; repeats count too.
-    pub(crate) fn on_batch(&mut self, at: Time, first: u64, last: u64, packets: u32, joined: bool) {
+    pub fn on_batch(&mut self, at: Time, first: u64, last: u64, packets: u32, joined: bool) {
         self.arrival.on_batch(at, packets);
         self.pair.on_batch(at, first, last, packets, joined);
     }
 
     /// The sender said this.
-    pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
+    ///
+    /// # Errors
+    /// It spoke of units that cannot be, or said what only a receiver says; nothing has changed.
+    pub fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match *message {
             Message::Ack2 { number } => {
                 self.on_ack2(now, number);
@@ -235,7 +238,7 @@ impl Receiver {
     }
 
     /// What to tell the sender: losses first.
-    pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
+    pub fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.handle_timeout(now);
         if let Some(nak) = self.next_nak() {
             return Some(nak);
@@ -302,7 +305,7 @@ impl Receiver {
 
     /// The owner has room for so many units from `next` on. Room that comes back after it was low
     /// is told with the next ACK, which is due then.
-    pub(crate) fn set_room(&mut self, now: Time, units: u64) {
+    pub fn set_room(&mut self, now: Time, units: u64) {
         self.most_room = self.most_room.max(units);
         let low = (self.most_room / LOW_ROOM).max(1);
         if self.told_room < low && units >= low {
@@ -312,7 +315,7 @@ impl Receiver {
     }
 
     /// Runs the timers that are due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Time) {
         if !self.naks.is_empty() {
             // What is to be told already goes first.
             return;
@@ -328,7 +331,7 @@ impl Receiver {
     }
 
     /// When something happens by itself; the epoch, which is past, if a message waits.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let at_once = !self.naks.is_empty() || self.warning;
         let at_once = at_once.then_some(Time::ZERO);
         let times = [at_once, self.acks.due(self.rtt.get()), self.nak_due()];
@@ -343,12 +346,12 @@ impl Receiver {
     }
 
     /// The first unit that has not come: all below have, or were dropped.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.next
     }
 
     /// All below was told by full ACKs.
-    pub(crate) fn told(&self) -> u64 {
+    pub fn told(&self) -> u64 {
         self.told
     }
 
@@ -369,7 +372,7 @@ impl Receiver {
     }
 
     /// The smoothed round trip, once measured.
-    pub(crate) fn rtt(&self) -> Option<Duration> {
+    pub fn rtt(&self) -> Option<Duration> {
         self.rtt.measured()
     }
 
@@ -389,7 +392,7 @@ impl Receiver {
     }
 
     /// Writes its gauges.
-    pub(crate) fn gauges(&self, stats: &mut FlowStats) {
+    pub fn gauges(&self, stats: &mut FlowStats) {
         stats.rtt = self.rtt();
         stats.trend_tests = self.tests;
         stats.trend_rises = self.rises;

@@ -60,25 +60,24 @@ pub(crate) fn signals(variant: Variant) -> Signals {
 
 /// How a sender is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SenderConfig {
+pub struct SenderConfig {
     /// Whose rules: its receiver's; what the sender does by them is the controller's.
-    #[allow(dead_code, reason = "both ends are told, and print it")]
-    pub(crate) variant: Variant,
+    pub variant: Variant,
     /// The first unit's number.
-    pub(crate) first: u64,
+    pub first: u64,
     /// Wire bytes of a full datagram (UDP payload).
-    pub(crate) datagram: ByteCount,
+    pub datagram: ByteCount,
     /// Most units back to back: 1 is the paper's pacing by packet.
-    pub(crate) train: u32,
+    pub train: u32,
     /// Most unacknowledged units that the owner can hold.
-    pub(crate) window: u64,
+    pub window: u64,
     /// The messages are made of FOBS's bitmaps: nobody waits for ACK2s, and nobody measures pairs.
-    pub(crate) bitmaps: bool,
+    pub bitmaps: bool,
 }
 
 /// Leave to send. What has not left, or not all, is offered again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub enum Leave {
     /// These units again.
     Again {
         /// The first of them.
@@ -98,7 +97,7 @@ pub(crate) enum Leave {
 
 /// The sending end of a flow.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
@@ -151,11 +150,7 @@ pub(crate) struct HostNews {
 
 impl Sender {
     /// A sender that starts now.
-    pub(crate) fn new(
-        config: SenderConfig,
-        controller: Box<dyn CongestionController>,
-        now: Time,
-    ) -> Self {
+    pub fn new(config: SenderConfig, controller: Box<dyn CongestionController>, now: Time) -> Self {
         let window = config.window.max(2);
         let config = SenderConfig { window, train: config.train.max(1), ..config };
         Self {
@@ -190,7 +185,7 @@ impl Sender {
 
     /// What may leave now, if the owner has `fresh` new units ready. None: wait for
     /// `poll_timeout`, for a message or for more units; `limit` says why.
-    pub(crate) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
+    pub fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
         match self.permit(now, fresh) {
             Ok(leave) => Some(leave),
             Err(limit) => {
@@ -304,14 +299,7 @@ impl Sender {
     }
 
     /// Units left: `again`, or new ones, of so many wire bytes together.
-    pub(crate) fn on_sent(
-        &mut self,
-        now: Time,
-        first: u64,
-        count: u32,
-        wire: ByteCount,
-        again: bool,
-    ) {
+    pub fn on_sent(&mut self, now: Time, first: u64, count: u32, wire: ByteCount, again: bool) {
         if count == 0 {
             return;
         }
@@ -364,14 +352,14 @@ impl Sender {
     }
 
     /// What to tell the receiver.
-    pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
+    pub fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.handle_timeout(now);
         self.messages.pop_front()
     }
 
     /// Sent units that are not to be sent again, since the owner cannot or must not; the receiver
     /// is told.
-    pub(crate) fn drop_units(&mut self, first: u64, end: u64) {
+    pub fn drop_units(&mut self, first: u64, end: u64) {
         if let Some((first, end)) = self.flight.drop(first, end) {
             self.say(Message::Drop { first, end });
         }
@@ -384,17 +372,17 @@ impl Sender {
     }
 
     /// All units below have arrived, or were dropped.
-    pub(crate) fn acked(&self) -> u64 {
+    pub fn acked(&self) -> u64 {
         self.flight.acked()
     }
 
     /// The number that the next new unit gets.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.flight.next()
     }
 
     /// When this unit, which is not acknowledged, left the first time.
-    pub(crate) fn sent_at(&self, unit: u64) -> Option<Time> {
+    pub fn sent_at(&self, unit: u64) -> Option<Time> {
         self.flight.unit(unit).map(|unit| unit.sent_at)
     }
 
@@ -442,7 +430,7 @@ impl Sender {
     }
 
     /// How many units wait to leave again.
-    pub(crate) fn owed(&self) -> u64 {
+    pub fn owed(&self) -> u64 {
         self.flight.lost()
     }
 
@@ -452,12 +440,12 @@ impl Sender {
     }
 
     /// The smoothed round trip, once known.
-    pub(crate) fn rtt(&self) -> Option<Duration> {
+    pub fn rtt(&self) -> Option<Duration> {
         self.rtt.map(|(rtt, _)| rtt)
     }
 
     /// The owner's own limit on the rate.
-    pub(crate) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
+    pub fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
         self.ceiling = ceiling;
     }
 
@@ -488,7 +476,7 @@ impl Sender {
     }
 
     /// Writes its gauges.
-    pub(crate) fn gauges(&self, stats: &mut FlowStats) {
+    pub fn gauges(&self, stats: &mut FlowStats) {
         stats.rtt = self.rtt();
         stats.min_rtt = self.min_rtt;
         stats.cwnd = self.controller.cwnd();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use packtrain_object::{CHUNK, digest};
-use packtrain_proto::session::spool::{RECORD_TEXT, Sealer};
+use packtrain_session::spool::{RECORD_TEXT, Sealer};
 use packtrain_transfer::{Failure, FailureKind};
 
 use super::super::pack::{DIGEST, Packed, pieces};

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
-use packtrain_proto::session::{Answer, HEADER_HEAD, Header, Place, Reason, Refusal};
+use packtrain_session::{Answer, HEADER_HEAD, Header, Place, Reason, Refusal};
 
 use super::super::ticket::Body;
 use super::*;
@@ -184,7 +184,7 @@ fn what_was_sent_as_zeros_is_told_whatever_is_sent_again() {
     std::fs::write(&names[2], b"short").expect("a file");
     let run = |produced: &Arc<Mutex<Produced>>, from| {
         let sign = |_: &[u8]| [0; 64];
-        let id = packtrain_proto::session::SessionId([1; 16]);
+        let id = packtrain_session::SessionId([1; 16]);
         let sealer = Sealer::new(id, &[2; 32], [from as u8; 16], sign);
         let (collected, packed) = (Arc::clone(&collected), Arc::clone(&packed));
         let records = produce(collected, packed, Arc::clone(produced), sealer, from);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use packtrain_io::clock;
 use packtrain_io::tcp::{TcpInfo, tcp_info};
-use packtrain_proto::session::measure::{Point, Series as Told};
-use packtrain_proto::session::{Host, Place};
+use packtrain_session::measure::{Point, Series as Told};
+use packtrain_session::{Host, Place};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;

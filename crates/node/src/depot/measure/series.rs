@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use packtrain_plan::forecast::Battery;
-use packtrain_proto::session::Place;
-use packtrain_proto::session::measure::{Point, Sensor, Series as Told};
+use packtrain_session::Place;
+use packtrain_session::measure::{Point, Sensor, Series as Told};
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 

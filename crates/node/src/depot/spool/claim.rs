@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_proto::session::spool::{Claim, FRAME_HEAD, Frame, Spool as Asked, Wish};
-use packtrain_proto::session::{Answer, Header, Reason};
+use packtrain_session::spool::{Claim, FRAME_HEAD, Frame, Spool as Asked, Wish};
+use packtrain_session::{Answer, Header, Reason};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

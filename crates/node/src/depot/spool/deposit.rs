@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packtrain_io::clock;
-use packtrain_proto::session::spool::{
-    FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine,
-};
-use packtrain_proto::session::{Answer, Header, Reason, Refusal, WINDOW};
+use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine};
+use packtrain_session::{Answer, Header, Reason, Refusal, WINDOW};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -178,7 +176,7 @@ pub(in crate::depot) async fn deposit(
     }
 }
 
-fn session_of(head: &Head) -> packtrain_proto::session::SessionId {
+fn session_of(head: &Head) -> packtrain_session::SessionId {
     head.deposit().map_or(head.header.session.id, |deposit| deposit.session)
 }
 

@@ -9,8 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use packtrain_proto::session::SessionId;
-use packtrain_proto::session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, newest};
+use packtrain_session::SessionId;
+use packtrain_session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, newest};
 
 use super::store::Disk;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packtrain_io::clock;
-use packtrain_proto::session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
-use packtrain_proto::session::{Answer, Reason, Refusal};
+use packtrain_session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
+use packtrain_session::{Answer, Reason, Refusal};
 use packtrain_units::{Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::ReadHalf;

@@ -4,8 +4,8 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 
-use packtrain_proto::session::SessionId;
-use packtrain_proto::session::spool::{MARK_SLOT, Mark, RECORD, last_record, newest};
+use packtrain_session::SessionId;
+use packtrain_session::spool::{MARK_SLOT, Mark, RECORD, last_record, newest};
 use packtrain_units::ByteCount;
 use tokio::sync::watch;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use packtrain_proto::session::spool::RECORD_LEAST;
+use packtrain_session::spool::RECORD_LEAST;
 use proptest::prelude::*;
 
 use super::*;

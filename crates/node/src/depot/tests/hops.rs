@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use packtrain_proto::session::hop::{FRAME_HEAD, Frame, HELLO};
-use packtrain_proto::session::{HEADER_HEAD, Header, HopTransport};
+use packtrain_session::hop::{FRAME_HEAD, Frame, HELLO};
+use packtrain_session::{HEADER_HEAD, Header, HopTransport};
 use packtrain_units::Rng;
 use tokio::net::UdpSocket;
 
@@ -328,7 +328,7 @@ fn who_does_not_read_stops_who_writes_over_datagrams_too() {
 
 #[test]
 fn an_echo_comes_from_each_depot_of_a_route() {
-    use packtrain_proto::session::echo::{ECHO_HEAD, EchoHead};
+    use packtrain_session::echo::{ECHO_HEAD, EchoHead};
     let (a, b) = (Station::start(|_| {}), Station::start(|_| {}));
     runtime::handle().block_on(async {
         use HopTransport::{Native, Tcp};

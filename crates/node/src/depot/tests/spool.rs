@@ -1,7 +1,7 @@
 //! Sessions that are kept, as depots are told of them.
 
-use packtrain_proto::session::DepotId;
-use packtrain_proto::session::spool::{
+use packtrain_session::DepotId;
+use packtrain_session::spool::{
     Claim, Deposit, FRAME_HEAD, Frame, RECORD_TEXT, Sealer, Spool as Asked, Wish,
 };
 
@@ -294,7 +294,7 @@ fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
     });
     let records = dir.path().join("spool").join(SESSION.to_string()).join("records");
     let mut bytes = std::fs::read(&records).expect("it is there");
-    bytes[packtrain_proto::session::spool::RECORD + 9] ^= 1;
+    bytes[packtrain_session::spool::RECORD + 9] ^= 1;
     std::fs::write(&records, &bytes).expect("a file");
     let (next, _other) = keeping(|request| request.listen = place);
     runtime::handle().block_on(async {
@@ -306,6 +306,6 @@ fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
     assert!(std::fs::read(&records).expect("it is there") == bytes);
     let (_, stats) = next.end();
     // It has at most what was before.
-    let before = ByteCount(packtrain_proto::session::spool::RECORD as u64);
+    let before = ByteCount(packtrain_session::spool::RECORD as u64);
     assert!(stats.spool.is_some_and(|spool| spool.bytes <= before && spool.deposited == 0));
 }

@@ -14,7 +14,10 @@ const QUEUE_SPAN: Duration = Duration::from_millis(2);
 
 impl Sender {
     /// The receiver said this.
-    pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
+    ///
+    /// # Errors
+    /// It spoke of units that cannot be, or said what only a sender says; nothing has changed.
+    pub fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match message {
             Message::Ack(ack) => self.on_ack(now, ack),
             Message::Nak { ranges } => self.on_nak(now, ranges),

@@ -54,7 +54,7 @@ impl Quiet {
 
 impl Sender {
     /// Runs the timers that are due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Time) {
         if self.controller.poll_timeout().is_some_and(|at| at <= now) {
             self.controller.on_timeout(now);
         }
@@ -64,7 +64,7 @@ impl Sender {
     }
 
     /// When something happens by itself.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let pace = (self.limit == Limit::Pacing).then(|| {
             let pace = self.pace.next();
             self.controller.frozen_until().map_or(pace, |until| until.max(pace))
@@ -93,13 +93,13 @@ impl Sender {
     }
 
     /// How long a unit and what is said about it may take.
-    pub(crate) fn turnaround(&self) -> Duration {
+    pub fn turnaround(&self) -> Duration {
         self.rtt.map_or(UNKNOWN, |(rtt, var)| rtt + var * 4 + SYN * 2)
     }
 
     /// These leave again, since their owner knows that they are missing; the controller is not
     /// told, to whom their loss is not new.
-    pub(crate) fn repeat(&mut self, first: u64, end: u64) {
+    pub fn repeat(&mut self, first: u64, end: u64) {
         self.lose(first, end);
     }
 

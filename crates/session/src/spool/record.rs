@@ -1,0 +1,201 @@
+//! Records: what a depot keeps. Sealed for who claims, signed for every depot.
+//!
+//! Record `n` of a session, of 262,144 bytes (the last one may be shorter):
+//!
+//! ```text
+//! 0..16     salt: random, of one try of sending
+//! then      AES-256-GCM of up to 262,048 bytes of the stream, and the tag (16)
+//! then 64   the sender's signature (Ed25519) over "packtrain record 1\0", the session (16), n (8),
+//!           1 if it is the last else 0 (1), and SHA-256 of all before the signature
+//! ```
+//!
+//! Key: HKDF-SHA256 of the content key with the salt and "packtrain record key 1\0", session.
+//! Nonce: n (8 bytes), three zeros, 1 for the last record else 0. A number is sealed once under a
+//! salt, and every try has a salt of its own, so no nonce meets two texts however files changed
+//! between tries. Records cannot be exchanged, left out at the end or added: number and end are
+//! part of the nonce and of what is signed.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use packtrain_units::ByteCount;
+
+use crate::SessionId;
+
+/// The bytes of every record but the last, which has at most as many.
+pub const RECORD: usize = 256 << 10;
+/// The fewest bytes of a record.
+pub const RECORD_LEAST: usize = SALT + TAG + SIGNATURE;
+/// The bytes of the stream in every record but the last, which has at most as many.
+pub const RECORD_TEXT: usize = RECORD - RECORD_LEAST;
+
+const SALT: usize = 16;
+const TAG: usize = 16;
+const SIGNATURE: usize = 64;
+const SIGNED_DOMAIN: &[u8] = b"packtrain record 1\0";
+const KEY_DOMAIN: &[u8] = b"packtrain record key 1\0";
+
+/// Bytes that are not the record they are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The sender did not sign them.
+    #[error("record {0} is not what the sender signed")]
+    Forged(u64),
+    /// The sender did, and it was sealed with another key.
+    #[error("record {0} cannot be opened with this ticket")]
+    Sealed(u64),
+}
+
+/// How many records a stream of so many bytes has; the last may be empty.
+pub fn records_for(text: ByteCount) -> u64 {
+    text.get().div_ceil(RECORD_TEXT as u64).max(1)
+}
+
+/// How long such a stream is when it is sealed; none where no disk could hold it.
+pub fn sealed_len(text: ByteCount) -> Option<ByteCount> {
+    let over = records_for(text).checked_mul(RECORD_LEAST as u64)?;
+    text.get().checked_add(over).map(ByteCount)
+}
+
+/// The number and length of the last record of a sealed stream of so many bytes; none if no stream
+/// is so long.
+pub fn last_record(sealed: ByteCount) -> Option<(u64, usize)> {
+    let last = sealed.get().checked_sub(1)? / RECORD as u64;
+    let len = (sealed.get() - last * RECORD as u64) as usize;
+    // Of two records the second has at least a byte of the stream.
+    let least = RECORD_LEAST + usize::from(last > 0);
+    (len >= least).then_some((last, len))
+}
+
+/// Seals records of one try of sending.
+pub struct Sealer<S> {
+    session: SessionId,
+    salt: [u8; SALT],
+    key: LessSafeKey,
+    sign: S,
+}
+
+impl<S: Fn(&[u8]) -> [u8; 64]> Sealer<S> {
+    /// Seals records of `session` with `content`; `salt` is fresh from entropy, `sign` signs with
+    /// the sender's key.
+    pub fn new(session: SessionId, content: &[u8; 32], salt: [u8; SALT], sign: S) -> Self {
+        Self { session, salt, key: key(session, content, &salt), sign }
+    }
+
+    /// Record `number`, which holds `text`. A number is sealed once.
+    ///
+    /// # Panics
+    /// If `text` is longer than a record's, or shorter and not the last.
+    pub fn seal(&self, number: u64, last: bool, text: &[u8]) -> Vec<u8> {
+        let fits = text.len() == RECORD_TEXT || (last && text.len() < RECORD_TEXT);
+        assert!(fits, "a record has a whole text, the last one at most that");
+        let mut out = Vec::with_capacity(text.len() + RECORD_LEAST);
+        out.extend(self.salt);
+        out.extend(text);
+        let (nonce, aad) = (nonce(number, last), Aad::empty());
+        let tag = self.key.seal_in_place_separate_tag(nonce, aad, &mut out[SALT..]);
+        out.extend(tag.expect("a record is no longer than the cipher takes").as_ref());
+        let signature = (self.sign)(&signed(self.session, number, last, &out));
+        out.extend(signature);
+        out
+    }
+}
+
+impl<S> fmt::Debug for Sealer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealer({})", self.session)
+    }
+}
+
+/// Opens records of one session.
+pub struct Opener {
+    session: SessionId,
+    content: [u8; 32],
+    sender: [u8; 32],
+    last: Option<([u8; SALT], LessSafeKey)>,
+}
+
+impl Opener {
+    /// Opens what `sender` sealed with `content`.
+    pub fn new(session: SessionId, content: [u8; 32], sender: [u8; 32]) -> Self {
+        Self { session, content, sender, last: None }
+    }
+
+    /// The text of record `number`.
+    ///
+    /// # Errors
+    /// It is another record, or none.
+    pub fn open(
+        &mut self,
+        number: u64,
+        last: bool,
+        mut record: Vec<u8>,
+    ) -> Result<Vec<u8>, OpenError> {
+        if !is_genuine(self.session, &self.sender, number, last, &record) {
+            return Err(OpenError::Forged(number));
+        }
+        let sealed = OpenError::Sealed(number);
+        let salt: [u8; SALT] = *record.first_chunk().ok_or(sealed)?;
+        if self.last.as_ref().is_none_or(|(used, _)| *used != salt) {
+            self.last = Some((salt, key(self.session, &self.content, &salt)));
+        }
+        let (_, key) = self.last.as_ref().ok_or(sealed)?;
+        record.truncate(record.len().saturating_sub(SIGNATURE));
+        let nonce = nonce(number, last);
+        let text =
+            key.open_in_place(nonce, Aad::empty(), &mut record[SALT..]).map_err(|_| sealed)?.len();
+        record.copy_within(SALT..SALT + text, 0);
+        record.truncate(text);
+        Ok(record)
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opener({})", self.session)
+    }
+}
+
+/// Whether `sender` made this record: what a depot can tell.
+pub fn is_genuine(
+    session: SessionId,
+    sender: &[u8; 32],
+    number: u64,
+    last: bool,
+    record: &[u8],
+) -> bool {
+    let whole = record.len() == RECORD || (last && record.len() < RECORD);
+    if !whole || record.len() < RECORD_LEAST {
+        return false;
+    }
+    let Some((sealed, signature)) = record.split_last_chunk::<SIGNATURE>() else { return false };
+    let text = signed(session, number, last, sealed);
+    UnparsedPublicKey::new(&ED25519, sender).verify(&text, signature).is_ok()
+}
+
+fn key(session: SessionId, content: &[u8; 32], salt: &[u8; SALT]) -> LessSafeKey {
+    let key = Salt::new(HKDF_SHA256, salt).extract(content);
+    let info: [&[u8]; 2] = [KEY_DOMAIN, &session.0];
+    let okm = key.expand(&info, &AES_256_GCM).expect("32 bytes are few enough");
+    LessSafeKey::new(UnboundKey::from(okm))
+}
+
+fn nonce(number: u64, last: bool) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[..8].copy_from_slice(&number.to_be_bytes());
+    nonce[11] = u8::from(last);
+    Nonce::assume_unique_for_key(nonce)
+}
+
+fn signed(session: SessionId, number: u64, last: bool, sealed: &[u8]) -> Vec<u8> {
+    let hash = digest(&SHA256, sealed);
+    let (number, last) = (number.to_be_bytes(), [u8::from(last)]);
+    [SIGNED_DOMAIN, &session.0, &number, &last, hash.as_ref()].concat()
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+//! Which messages are whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::wire::Message;
+
+/// A message of which something arrived.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Its lowest and highest unit so far.
+    low: u64,
+    high: u64,
+    /// Units that are here.
+    have: u64,
+    /// Whether `low` is its first, `high` its last.
+    first: bool,
+    last: bool,
+    in_order: bool,
+}
+
+impl Part {
+    fn is_whole(&self) -> bool {
+        self.first && self.last && self.high - self.low + 1 == self.have
+    }
+}
+
+/// A whole message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ready {
+    /// Its first unit.
+    pub(super) first: u64,
+    /// Behind its last.
+    pub(super) end: u64,
+    number: u32,
+}
+
+/// The messages in the window. Each has a unit here, so there are no more than slots.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    parts: BTreeMap<u32, Part>,
+    /// Whole ones, by their first unit: those that may be read at once, and those that must wait
+    /// until all before them has arrived.
+    free: BTreeSet<Ready>,
+    ordered: BTreeSet<Ready>,
+}
+
+impl Assembly {
+    /// A unit arrived for the first time.
+    pub(super) fn add(&mut self, unit: u64, message: Message) {
+        let number = message.number();
+        let fresh = Part {
+            low: unit,
+            high: unit,
+            have: 0,
+            first: false,
+            last: false,
+            in_order: message.in_order(),
+        };
+        let part = self.parts.entry(number).or_insert(fresh);
+        if part.is_whole() {
+            // A second message of the same number: its units can never be read.
+            return;
+        }
+        part.have += 1;
+        part.low = part.low.min(unit);
+        part.high = part.high.max(unit);
+        part.first |= message.is_first();
+        part.last |= message.is_last();
+        if part.is_whole() {
+            let ready = Ready { first: part.low, end: part.high + 1, number };
+            if part.in_order { &mut self.ordered } else { &mut self.free }.insert(ready);
+        }
+    }
+
+    /// The sender gave it up. A whole one stays.
+    pub(super) fn give_up(&mut self, number: u32) {
+        if self.parts.get(&number).is_some_and(|part| !part.is_whole()) {
+            self.parts.remove(&number);
+        }
+    }
+
+    /// The next message to read, all units before `next` having arrived.
+    pub(super) fn ready(&self, next: u64) -> Option<Ready> {
+        let ordered = self.ordered.first().filter(|ready| ready.end <= next);
+        self.free.first().into_iter().chain(ordered).min().copied()
+    }
+
+    /// It was read.
+    pub(super) fn taken(&mut self, ready: Ready) {
+        self.free.remove(&ready);
+        self.ordered.remove(&ready);
+        self.parts.remove(&ready.number);
+    }
+
+    /// Whether `unit`, the oldest that is here, can still become part of something to read: its
+    /// message is whole, or what is missing of it may yet come, which then lies from `next` on.
+    pub(super) fn hopeful(&self, unit: u64, message: Message, next: u64) -> bool {
+        self.parts.get(&message.number()).is_some_and(|part| {
+            let inside = (part.low..=part.high).contains(&unit);
+            let open = part.high >= next || !part.last && part.high + 1 == next;
+            inside && (part.is_whole() || part.first && open)
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! What an open connection sends.
+
+use packtrain_proto::TRAIN_PACKETS;
+use packtrain_proto::udt::{self, Leave, Message};
+use packtrain_units::{ByteCount, SeqNo, Time};
+
+use super::link::Link;
+use crate::wire::{Ack, AckDetail, Control, HEADER_BYTES, Packet, Rates};
+
+/// A message that is to be told next.
+pub(super) type Waiting = Message;
+
+/// The largest batch of several datagrams: what an IP packet holds beside its headers and UDP's.
+const MOST_BYTES: usize = 65_535 - 48;
+
+/// The least room that is ever told. The stock library says no less either, since a sender that
+/// was told 0 would wait for a word that only its data can bring about.
+const LEAST_ROOM: u64 = 2;
+
+/// The highest rate that is told, in packets a second: the stock library's clock counts whole
+/// microseconds.
+const MOST_RATE: f64 = 1e6;
+
+/// Datagrams of one size written into a buffer, the last perhaps shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) len: usize,
+    pub(crate) segment: usize,
+}
+
+impl Written {
+    /// Whether a datagram of `size` can follow.
+    fn takes(&self, size: usize) -> bool {
+        let fits = self.len + size <= MOST_BYTES;
+        self.len == 0 || fits && size <= self.segment && self.len.is_multiple_of(self.segment)
+    }
+
+    fn add(&mut self, size: usize) {
+        if self.len == 0 {
+            self.segment = size;
+        }
+        self.len += size;
+    }
+}
+
+impl Link {
+    /// Writes the next datagrams.
+    pub(super) fn poll(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
+        self.expire(now);
+        let message = self.write_messages(now, out);
+        if message.is_some() || now < self.hold {
+            return message;
+        }
+        if self.is_held() && std::mem::take(&mut self.greets) {
+            let len = Control::KeepAlive.write(self.peer_id, out)?;
+            return Some(Written { len, segment: len });
+        }
+        self.write_train(now, out)
+    }
+
+    /// When something happens by itself.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let feedback = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
+        // Once it has greeted the peer, other things hold it.
+        let held = (self.greets && self.is_held()).then_some(self.hold);
+        let own = [self.outgoing.expires(), self.stuck_at(), held];
+        feedback.into_iter().chain(own).flatten().min()
+    }
+
+    /// When the acknowledgement has stood still for too long.
+    fn stuck_at(&self) -> Option<Time> {
+        let open = self.sender.next() > self.sender.acked() && self.sender.owed() == 0;
+        open.then(|| self.stuck.due(self.sender.turnaround()))
+    }
+
+    /// Whether there is data that must wait for the connection to stand at the other end.
+    fn is_held(&self) -> bool {
+        self.sender.next() == self.first && self.outgoing.end() > self.first
+    }
+
+    /// Runs the timers that are due.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.stuck_at().is_some_and(|at| at <= now) {
+            let (turnaround, next) = (self.sender.turnaround(), self.sender.next());
+            for (first, end) in self.stuck.fire(now, turnaround, next) {
+                self.sender.repeat(first, end);
+            }
+        }
+        self.sender.handle_timeout(now);
+        self.receiver.handle_timeout(now);
+    }
+
+    /// Gives up the messages whose time has passed: what was sent of them is not sent again, and
+    /// the rest not at all.
+    fn expire(&mut self, now: Time) {
+        while let Some((first, end)) = self.outgoing.expired(now) {
+            self.counts.expired += 1;
+            let (acked, next) = (self.sender.acked(), self.sender.next());
+            let (sent_first, sent_end) = (first.max(acked), end.min(next));
+            if sent_first < sent_end {
+                self.sender.drop_units(sent_first, sent_end);
+            }
+            if end > next {
+                self.dead.insert(first.max(next), end);
+            }
+        }
+    }
+
+    fn write_messages(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
+        let mut written = Written::default();
+        loop {
+            let message = self.waiting.take();
+            let message = message.or_else(|| self.receiver.poll_message(now));
+            let Some(message) = message.or_else(|| self.sender.poll_message(now)) else { break };
+            let mut scratch = [0; 1536];
+            let most = scratch.len().min(self.payload + HEADER_BYTES);
+            let Some((len, rest)) = self.encode(&message, &mut scratch[..most]) else { continue };
+            if !written.takes(len) || written.len + len > out.len() {
+                self.waiting = Some(message);
+                break;
+            }
+            out[written.len..written.len + len].copy_from_slice(&scratch[..len]);
+            written.add(len);
+            self.waiting = rest;
+            self.count(&message);
+        }
+        (written.len > 0).then_some(written)
+    }
+
+    fn count(&mut self, message: &Message) {
+        match message {
+            Message::Ack(ack) => {
+                self.counts.sent_acks += 1;
+                if !ack.light {
+                    self.since_ack = None;
+                }
+            }
+            Message::Nak { .. } => self.counts.sent_naks += 1,
+            _ => {}
+        }
+    }
+
+    /// Writes one message; returns its length and what of it is left for another datagram.
+    fn encode(&self, message: &Message, out: &mut [u8]) -> Option<(usize, Option<Message>)> {
+        let peer = self.peer_id;
+        match message {
+            Message::Ack(ack) => {
+                let ack = udt::Ack { arrival: ack.arrival.or(self.first_rate()), ..*ack };
+                Some((Control::Ack(ack_on_wire(&ack)).write(peer, out)?, None))
+            }
+            Message::Ack2 { number } => {
+                Some((Control::Ack2 { number: *number }.write(peer, out)?, None))
+            }
+            Message::Warning => Some((Control::Warning.write(peer, out)?, None)),
+            Message::Nak { ranges } => {
+                let on_wire = |&(first, end): &(u64, u64)| {
+                    (Self::wire_number(first), Self::wire_number(end - 1))
+                };
+                let pairs: Vec<(SeqNo, SeqNo)> = ranges.iter().map(on_wire).collect();
+                let (len, taken) = Control::write_nak(&pairs, peer, out)?;
+                let rest = &ranges[taken..];
+                let rest = (!rest.is_empty()).then(|| Message::Nak { ranges: rest.to_vec() });
+                Some((len, rest))
+            }
+            Message::Drop { first, end } => self.encode_drop(*first, *end, out),
+        }
+    }
+
+    /// A drop request for what lies in one message; its last unit alone follows, since a peer may
+    /// take the end of a range for the number behind it.
+    fn encode_drop(
+        &self,
+        first: u64,
+        end: u64,
+        out: &mut [u8],
+    ) -> Option<(usize, Option<Message>)> {
+        let number = |unit| self.outgoing.get(unit).map_or(0, |(message, _)| message.number());
+        let message = number(first);
+        let stop = (first..end).find(|unit| number(*unit) != message).unwrap_or(end);
+        let (first, last) = (first, stop.saturating_sub(1).max(first));
+        let next = if last > first { last } else { stop };
+        let drop = Control::Drop {
+            message,
+            first: Self::wire_number(first),
+            last: Self::wire_number(last),
+        };
+        let len = drop.write(self.peer_id, out)?;
+        Some((len, (next < end).then_some(Message::Drop { first: next, end })))
+    }
+
+    fn write_train(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
+        loop {
+            let next = self.sender.next();
+            let leave = self.sender.poll(now, self.outgoing.fresh(next))?;
+            let (first, count, again) = match leave {
+                Leave::Again { first, count } => (first, count, true),
+                Leave::Fresh { count, .. } => (next, count, false),
+            };
+            if !again && let Some(end) = self.dead.remove(&first) {
+                // Never to be sent: its numbers are used up, and the receiver is told.
+                let gone = (end - first).min(u64::from(count)).max(1);
+                self.sender.on_sent(now, first, gone as u32, ByteCount(0), false);
+                self.sender.drop_units(first, first + gone);
+                if first + gone < end {
+                    self.dead.insert(first + gone, end);
+                }
+                if let Some(written) = self.write_messages(now, out) {
+                    return Some(written);
+                }
+                continue;
+            }
+            let stop = self.dead.range(first..).next().map_or(u64::MAX, |(dead, _)| *dead);
+            let most = u64::from(count.min(TRAIN_PACKETS)).min(stop - first);
+            let stamp = self.stamp_of(now, &leave);
+            let written = self.write_units(stamp, first, most, out);
+            let units = written.len.div_ceil(written.segment.max(1)) as u32;
+            if units == 0 {
+                // A number that is no longer held: the receiver will not get it.
+                self.sender.drop_units(first, first + 1);
+                return self.write_messages(now, out);
+            }
+            self.sender.on_sent(now, first, units, ByteCount(written.len as u64), again);
+            self.stuck.on_sent(now, first, first + u64::from(units), again);
+            self.counts.sent_packets += u64::from(units);
+            self.counts.sent_bytes += written.len as u64 - u64::from(units) * 16;
+            self.counts.retransmitted += u64::from(units) * u64::from(again);
+            self.note_busy(now);
+            return Some(written);
+        }
+    }
+
+    /// The time that packets carry: microseconds that wrap after 71 minutes, as the stock
+    /// library's, which nobody reads there. New packets that leave right behind those before
+    /// them carry the same, and others another: so our receivers see what was sent at once.
+    fn stamp_of(&mut self, now: Time, leave: &Leave) -> u32 {
+        let time = now.since(self.start).as_micros() as u32;
+        match leave {
+            Leave::Again { .. } => time,
+            Leave::Fresh { joined: true, .. } => self.stamp,
+            Leave::Fresh { joined: false, .. } => {
+                self.stamp = if time == self.stamp { time.wrapping_add(1) } else { time };
+                self.stamp
+            }
+        }
+    }
+
+    fn write_units(&self, time: u32, first: u64, most: u64, out: &mut [u8]) -> Written {
+        let mut written = Written::default();
+        for unit in first..first + most {
+            let Some((message, bytes)) = self.outgoing.get(unit) else { break };
+            let size = HEADER_BYTES + bytes.len();
+            if !written.takes(size) {
+                break;
+            }
+            let Some(room) = out.get_mut(written.len..written.len + size) else { break };
+            let (head, body) = room.split_at_mut(HEADER_BYTES);
+            body.copy_from_slice(bytes);
+            if let Ok(mut packet) = Packet::new_checked(head) {
+                packet.set_data(Self::wire_number(unit), message, time, self.peer_id);
+            }
+            written.add(size);
+        }
+        written
+    }
+}
+
+fn ack_on_wire(ack: &udt::Ack) -> Ack {
+    let rate =
+        |rate: Option<udt::PacketRate>| rate.map_or(0, |rate| rate.get().min(MOST_RATE) as u32);
+    let rates = Rates { arrival: rate(ack.arrival), capacity: rate(ack.capacity) };
+    let micros = |span: packtrain_units::Duration| {
+        u32::try_from(span.as_micros()).unwrap_or(u32::MAX).min(i32::MAX as u32)
+    };
+    let detail = AckDetail {
+        rtt_us: micros(ack.rtt),
+        rtt_var_us: micros(ack.rtt_var),
+        room: ack.room.clamp(LEAST_ROOM, i32::MAX as u64) as u32,
+        // Without any it is one of those that come before their time.
+        rates: (ack.arrival.is_some() || ack.capacity.is_some()).then_some(rates),
+    };
+    Ack {
+        number: ack.number,
+        next: Link::wire_number(ack.next),
+        detail: (!ack.light).then_some(detail),
+    }
+}

@@ -1,0 +1,273 @@
+//! What an open connection consists of.
+
+use std::collections::BTreeMap;
+
+use packtrain_cc::udt::Variant;
+use packtrain_cc::{ControllerConfig, build};
+use packtrain_proto::udt::{PacketRate, Receiver, ReceiverConfig, Sender, SenderConfig};
+use packtrain_proto::{FlowStats, TRAIN_PACKETS};
+use packtrain_units::{ByteCount, DataRate, Duration, SeqNo, Time};
+
+use super::leave::Waiting;
+use super::stuck::Stuck;
+use crate::buffers::{RecvBuffer, SendBuffer};
+use crate::handshake::Terms;
+use crate::options::Options;
+use crate::perf::Perf;
+use crate::wire::HEADER_BYTES;
+
+/// The round trip that UDT supposes before it has measured one.
+const FIRST_RTT: Duration = Duration::from_millis(100);
+
+/// A stock client does not find its connection yet when the first packet behind the answer to its
+/// call comes, and loses it; lost data would end slow start at once. So the answering side waits
+/// for so long with data and sends a keepalive before it.
+const HOLD: Duration = Duration::from_millis(10);
+
+/// Counters that the feedback does not keep.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) sent_packets: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) retransmitted: u64,
+    pub(super) received_packets: u64,
+    pub(super) received_bytes: u64,
+    pub(super) duplicates: u64,
+    pub(super) refused: u64,
+    pub(super) bad: u64,
+    pub(super) sent_acks: u64,
+    pub(super) received_acks: u64,
+    pub(super) sent_naks: u64,
+    pub(super) received_naks: u64,
+    pub(super) sender_lost: u64,
+    pub(super) receiver_lost: u64,
+    /// Behind the highest unit that arrived.
+    pub(super) highest: u64,
+    pub(super) expired: u64,
+}
+
+/// What arrived of one batch and was not handed on yet.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Units in a row that were placed: the first, and how many.
+    pub(super) run: Option<(u64, u32)>,
+    /// First and last unit, placed or not, and how many.
+    pub(super) span: Option<(u64, u64, u32)>,
+    /// The sender's times of the first and the last.
+    pub(super) stamps: (u32, u32),
+}
+
+/// An open connection: both directions, their buffers, its counters.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer_id: u32,
+    pub(super) payload: usize,
+    pub(super) kind: crate::options::Kind,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) outgoing: SendBuffer,
+    pub(super) incoming: RecvBuffer,
+    pub(super) stuck: Stuck,
+    /// No data before this time, and then not as the first packet.
+    pub(super) hold: Time,
+    pub(super) greets: bool,
+    /// Our first unit.
+    pub(super) first: u64,
+    pub(super) counts: Counts,
+    pub(super) batch: Batch,
+    /// Packets since the last full acknowledgement: when the first and the last came, how many.
+    pub(super) since_ack: Option<(Time, Time, u64)>,
+    /// The last packet of the batch before: its unit and the sender's time.
+    pub(super) before: Option<(u64, u32)>,
+    /// The time in the last new packet that we sent.
+    pub(super) stamp: u32,
+    pub(super) start: Time,
+    /// A message that did not fit into the last datagram.
+    pub(super) waiting: Option<Waiting>,
+    /// Expired messages of which units were never sent: first such unit, behind the last.
+    pub(super) dead: BTreeMap<u64, u64>,
+    /// Packets that the peer had room for when it last said so.
+    pub(super) peer_room: u64,
+    /// The round trip by our own clock.
+    pub(super) own_rtt: Option<Duration>,
+    /// All below was acknowledged by full acknowledgements.
+    pub(super) told: u64,
+    pub(super) last_heard: Time,
+    pub(super) last_sent: Time,
+    /// Datagrams sent since something was heard.
+    pub(super) calls: u32,
+    /// Since when there is something to send or acknowledge, and how long there was before.
+    pub(super) busy_since: Option<Time>,
+    pub(super) busy: Duration,
+}
+
+impl Link {
+    /// None if the controller cannot be built, which `connect` and `listen` have tried before.
+    pub(super) fn new(now: Time, seed: u64, options: &Options, terms: Terms) -> Option<Self> {
+        let variant = Variant::of_controller(&options.cc);
+        let mtu = ByteCount((terms.payload + HEADER_BYTES) as u64);
+        let config = ControllerConfig { mtu, seed, now, ceiling: options.max_rate, rtt: terms.rtt };
+        let controller = build(&options.cc, &config).ok()?;
+        let first = u64::from(terms.isn.get());
+        let window = u64::from(terms.send_window);
+        let config = SenderConfig {
+            variant,
+            first,
+            datagram: mtu,
+            train: TRAIN_PACKETS,
+            window,
+            bitmaps: false,
+        };
+        let mut sender = Sender::new(config, controller, now);
+        sender.set_ceiling(options.max_rate);
+        let peer_first = u64::from(terms.peer_isn.get());
+        let config = ReceiverConfig {
+            // What the sender's algorithm is, the receiver need not know; it does as a stock one.
+            variant: Variant::Udt4,
+            first: peer_first,
+            window: u64::from(terms.recv_window),
+            train: TRAIN_PACKETS,
+        };
+        let mut receiver = Receiver::new(config, now);
+        let incoming = RecvBuffer::new(peer_first, terms.payload, terms.recv_window, options.kind);
+        receiver.set_room(now, incoming.room(peer_first));
+        Some(Self {
+            peer_id: terms.peer_id,
+            payload: terms.payload,
+            kind: options.kind,
+            sender,
+            receiver,
+            outgoing: SendBuffer::new(first, terms.payload, options.send_buffer),
+            incoming,
+            stuck: Stuck::new(now, first),
+            hold: now,
+            greets: false,
+            first,
+            counts: Counts::default(),
+            batch: Batch::default(),
+            since_ack: None,
+            before: None,
+            stamp: 0,
+            start: now,
+            waiting: None,
+            dead: BTreeMap::new(),
+            peer_room: window,
+            own_rtt: terms.rtt,
+            told: first,
+            last_heard: now,
+            last_sent: now,
+            calls: 0,
+            busy_since: None,
+            busy: Duration::ZERO,
+        })
+    }
+
+    /// Data waits until the peer is ready for it: of the side that answers.
+    pub(super) fn wait_for_peer(&mut self, now: Time) {
+        self.hold = now + HOLD;
+        self.greets = true;
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn readable(&self) -> bool {
+        self.incoming.readable(self.receiver.next())
+    }
+
+    /// Reads with `take`, and tells the receiver of the room that this makes.
+    pub(super) fn read<T>(&mut self, now: Time, take: impl FnOnce(&mut RecvBuffer, u64) -> T) -> T {
+        let next = self.receiver.next();
+        let before = self.incoming.room(next);
+        let got = take(&mut self.incoming, next);
+        let room = self.incoming.room(next);
+        if room != before {
+            self.receiver.set_room(now, room);
+        }
+        got
+    }
+
+    /// The 31 bits of a unit's number that the wire carries.
+    #[inline]
+    pub(super) fn wire_number(unit: u64) -> SeqNo {
+        SeqNo::new((unit & 0x7fff_ffff) as u32)
+    }
+
+    /// The unit that a number on the wire means, near `expected`; none below zero.
+    #[inline]
+    pub(super) fn expand(expected: u64, number: SeqNo) -> Option<u64> {
+        let step = number.distance_from(Self::wire_number(expected));
+        expected.checked_add_signed(i64::from(step))
+    }
+
+    /// How fast the packets since the last full acknowledgement came, if there are enough of them:
+    /// told while the estimator knows nothing, since a stock sender that leaves slow start without
+    /// a rate goes on at next to none.
+    pub(super) fn first_rate(&self) -> Option<PacketRate> {
+        let (first, last, packets) = self.since_ack.filter(|(.., packets)| *packets >= 8)?;
+        PacketRate::of_packets(packets - 1, last.since(first))
+    }
+
+    /// Whether everything given to be sent was acknowledged or given up. A stock receiver gives
+    /// its reader what a full acknowledgement told, not what a light one did, and a farewell
+    /// behind that would cost it the rest.
+    pub(super) fn is_drained(&self) -> bool {
+        self.told >= self.outgoing.end()
+    }
+
+    /// Starts or stops the clock of busy time.
+    pub(super) fn note_busy(&mut self, now: Time) {
+        match (self.busy_since, self.is_drained()) {
+            (None, false) => self.busy_since = Some(now),
+            (Some(since), true) => {
+                self.busy += now.since(since);
+                self.busy_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The round trip as the busier direction knows it: a peer that was sent little has measured
+    /// none and tells what UDT begins with.
+    fn rtt(&self) -> Option<Duration> {
+        let (sent, got) = (self.sender.rtt(), self.receiver.rtt());
+        let receives = self.counts.received_packets > self.counts.sent_packets;
+        if receives { got.or(sent) } else { sent.or(got) }
+    }
+
+    pub(super) fn perf(&self, now: Time) -> Perf {
+        let mut gauges = FlowStats::default();
+        self.receiver.gauges(&mut gauges);
+        self.sender.gauges(&mut gauges);
+        let counts = &self.counts;
+        let datagram = ByteCount((self.payload + HEADER_BYTES) as u64);
+        let next = self.receiver.next();
+        let rate = gauges.pacing_rate.filter(|rate| *rate > DataRate::ZERO);
+        Perf {
+            age: now.since(self.start),
+            sent_packets: counts.sent_packets,
+            received_packets: counts.received_packets,
+            sender_lost_packets: counts.sender_lost,
+            receiver_lost_packets: counts.receiver_lost,
+            retransmitted_packets: counts.retransmitted,
+            sent_acks: counts.sent_acks,
+            received_acks: counts.received_acks,
+            sent_naks: counts.sent_naks,
+            received_naks: counts.received_naks,
+            sending_time: self.busy + self.busy_since.map_or(Duration::ZERO, |s| now.since(s)),
+            sent_bytes: ByteCount(counts.sent_bytes),
+            received_bytes: ByteCount(counts.received_bytes),
+            duplicate_packets: counts.duplicates,
+            refused_packets: counts.refused,
+            bad_datagrams: counts.bad,
+            expired_messages: counts.expired,
+            send_period: rate.map_or(Duration::ZERO, |rate| rate.time_for(datagram)),
+            flow_window: self.peer_room,
+            congestion_window: gauges.cwnd.get() / datagram.get(),
+            flight_size: self.sender.next().saturating_sub(self.sender.acked()),
+            rtt: self.rtt().unwrap_or(FIRST_RTT),
+            bandwidth: gauges.capacity,
+            send_room: self.outgoing.room(),
+            recv_room: self.incoming.room_bytes(next),
+            controller: gauges.controller,
+        }
+    }
+}
