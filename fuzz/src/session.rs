@@ -1,6 +1,6 @@
 //! Headers of sessions, depots' answers, and depots' rules.
 
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
 use packtrain_node::api::AllowRule;
 use packtrain_session::echo::EchoHead;
 use packtrain_session::hop::{FRAME_HEAD, Frame, Hello};

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_report_of_skips_is_read() {
-        let found: Vec<_> = skipped_tests("packtrain-io\ta::b\tno IPv6\ntorn").collect();
-        assert_eq!(found, [("packtrain-io: a::b".to_owned(), "skipped: no IPv6".to_owned())]);
+        let found: Vec<_> = skipped_tests("packtrain-net\ta::b\tno IPv6\ntorn").collect();
+        assert_eq!(found, [("packtrain-net: a::b".to_owned(), "skipped: no IPv6".to_owned())]);
     }
 }

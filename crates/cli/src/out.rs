@@ -75,7 +75,7 @@ pub(crate) struct Stamped<'a, T> {
 
 impl<'a, T: Serialize> Stamped<'a, T> {
     pub(crate) fn now(event: &'a T) -> Self {
-        let time = date::rfc3339(packtrain_io::clock::wall());
+        let time = date::rfc3339(packtrain_os::clock::wall());
         Self { time, direction: None, event }
     }
 

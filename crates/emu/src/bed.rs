@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{ByteCount, Duration};
 use rustix::event::EventfdFlags;
 

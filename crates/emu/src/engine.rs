@@ -8,8 +8,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packtrain_io::clock;
 use packtrain_link::{DropCause, Element, Link, Observer, Pace, QueueConfig, Segments};
+use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 
 use crate::bed::Bed;

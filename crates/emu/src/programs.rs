@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::Duration;
 use rustix::process::wait as wait_child;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};

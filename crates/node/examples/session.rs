@@ -16,8 +16,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use packtrain_io::tcp::{Identity, tcp_info};
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::{Identity, tcp_info};
+use packtrain_os::{clock, entropy};
 use packtrain_session::{ANSWER_HEAD, Answer, Hop, Kind, Place, Session, SessionId};
 
 type Done<T> = Result<T, Box<dyn Error + Send + Sync>>;

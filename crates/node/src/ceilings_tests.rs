@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{FileReport, Outcome, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, Time};

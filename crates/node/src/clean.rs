@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_io::disk::{Kind, LeftoverName, Lock, LockError, Root, Stat, classify};
+use packtrain_disk::{Kind, LeftoverName, Lock, LockError, Root, Stat, classify};
 use packtrain_object::RelPath;
 use packtrain_transfer::FailureKind;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use packtrain_io::disk::Root;
+use packtrain_disk::Root;
 
 /// A directory held open: all that a client asks for lies beneath it, whatever its name stands for
 /// meanwhile.

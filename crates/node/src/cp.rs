@@ -6,9 +6,9 @@ mod relay;
 mod stopped;
 mod watch;
 
-use packtrain_io::clock;
-use packtrain_io::tcp::tune::check_congestion;
+use packtrain_net::tcp::tune::check_congestion;
 use packtrain_object::SourceName;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};

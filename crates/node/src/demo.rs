@@ -13,7 +13,7 @@ pub mod wan;
 use std::io::Write;
 use std::path::PathBuf;
 
-use packtrain_io::{clock, entropy};
+use packtrain_os::{clock, entropy};
 use packtrain_transfer::FailureKind;
 
 use crate::api::{NodeError, StopHandle};

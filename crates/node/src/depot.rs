@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_io::relay::{Movers, Way};
-use packtrain_io::tcp::tune::{self, check_congestion};
-use packtrain_io::tcp::{ConnectOptions, listen};
-use packtrain_io::udp::PortRange;
-use packtrain_io::{clock, entropy};
+use packtrain_net::relay::{Movers, Way};
+use packtrain_net::tcp::tune::{self, check_congestion};
+use packtrain_net::tcp::{ConnectOptions, listen};
+use packtrain_net::udp::PortRange;
+use packtrain_os::{clock, entropy};
 use packtrain_session::{DepotId, Guard, MOST_HOPS};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use packtrain_io::tcp::tune::check_congestion;
+use packtrain_net::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 use packtrain_units::DataRate;

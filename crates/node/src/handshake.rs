@@ -1,6 +1,6 @@
 //! The first words on a control connection: who speaks which versions, and what is to be done.
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};

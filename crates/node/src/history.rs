@@ -54,7 +54,7 @@ pub(crate) fn earlier_from(keep: &Keep, from: &str) -> Vec<packtrain_plan::strea
 }
 
 fn between(keep: &Keep, from: &str, to: &str) -> Vec<packtrain_plan::streams::Sample> {
-    let since = packtrain_io::clock::wall().saturating_sub(RECENT);
+    let since = packtrain_os::clock::wall().saturating_sub(RECENT);
     let found = stream_samples(keep, from, to, EARLIER);
     let recent = found.into_iter().filter(|sample| sample.began >= since);
     recent

@@ -17,7 +17,7 @@ mod ring;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packtrain_io::udp::PortRange;
+use packtrain_net::udp::PortRange;
 use tokio::sync::Semaphore;
 
 use crate::depot::Pool;

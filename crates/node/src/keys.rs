@@ -2,8 +2,8 @@
 
 use std::io;
 
-use packtrain_io::entropy;
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
+use packtrain_os::entropy;
 use packtrain_transfer::FailureKind;
 
 use crate::api::{KeyInfo, NodeError};

@@ -5,8 +5,8 @@ mod flows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::clock;
-use packtrain_io::tcp::tune::check_congestion;
+use packtrain_net::tcp::tune::check_congestion;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use packtrain_io::tcp::tls::{ServerName, any_name};
-use packtrain_io::tcp::{ConnectOptions, Identity, connect, tune};
-use packtrain_io::udp::PortRange;
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::tls::{ServerName, any_name};
+use packtrain_net::tcp::{ConnectOptions, Identity, connect, tune};
+use packtrain_net::udp::PortRange;
+use packtrain_os::{clock, entropy};
 use packtrain_session::{
     Answer, Hop, HopTransport, Host, Kind, Place, Reason, Refusal, Session, SessionId,
 };
@@ -461,7 +461,7 @@ impl Route {
                 Ok(stream) => return Ok(Some(stream)),
                 Err(error) if error.is_final() => return Err(error),
                 // The other end's key is of no matter to depots.
-                Err(DialError::Shake(error)) if packtrain_io::tcp::tls::is_key_refused(&error) => {
+                Err(DialError::Shake(error)) if packtrain_net::tcp::tls::is_key_refused(&error) => {
                     return Err(error.into());
                 }
                 Err(error) => {

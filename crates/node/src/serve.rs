@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use packtrain_io::tcp::tls::{peer_key, server_config};
-use packtrain_io::tcp::{Identity, listen, tune};
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::tls::{peer_key, server_config};
+use packtrain_net::tcp::{Identity, listen, tune};
+use packtrain_os::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
 use parking_lot::Mutex;
@@ -351,7 +351,7 @@ fn issue(
     host: crate::pubkey::Fingerprint,
 ) -> Result<(), NodeError> {
     let token = entropy::bytes();
-    let wall = std::time::UNIX_EPOCH + packtrain_io::clock::wall().to_std();
+    let wall = std::time::UNIX_EPOCH + packtrain_os::clock::wall().to_std();
     let failed = |e: std::io::Error| {
         NodeError::new(FailureKind::Fatal, format!("the ticket {}: {e}", path.display()))
     };

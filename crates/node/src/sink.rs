@@ -13,9 +13,9 @@ mod unusable;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
-use packtrain_io::clock;
-use packtrain_io::disk::{JournalFile, Lock};
+use packtrain_disk::{JournalFile, Lock};
 use packtrain_object::{EntryKind, RelPath};
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction, unexpected};
 use packtrain_units::{Duration, Time};
@@ -164,7 +164,7 @@ struct Runner<'a> {
 
 /// The journal, made when it is first written.
 struct Journal {
-    root: Arc<packtrain_io::disk::Root>,
+    root: Arc<packtrain_disk::Root>,
     place: RelPath,
     file: Option<JournalFile>,
 }

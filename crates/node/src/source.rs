@@ -9,8 +9,8 @@ mod table;
 mod walk;
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
-use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, Digest, Entry, EntryId};
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,

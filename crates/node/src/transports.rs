@@ -21,7 +21,7 @@ pub(crate) mod udp;
 
 use std::sync::Arc;
 
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
 use packtrain_proto::FeedbackKind;
 use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
@@ -135,8 +135,8 @@ impl Plan {
         self.rate_by.filter(|_| limiter.is_some_and(|limiter| limiter.limited() >= HELD))
     }
 
-    fn port_range(&self) -> packtrain_io::udp::PortRange {
-        use packtrain_io::udp::PortRange;
+    fn port_range(&self) -> packtrain_net::udp::PortRange {
+        use packtrain_net::udp::PortRange;
         self.ports.map_or(PortRange::ANY, |p| {
             // The command has checked that the range is not empty.
             PortRange::new(p.first, p.last).unwrap_or(PortRange::ANY)

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use packtrain_io::tcp::tls::{any_name, client_config, is_key_refused};
-use packtrain_io::tcp::{ConnectOptions, connect, tune};
+use packtrain_net::tcp::tls::{any_name, client_config, is_key_refused};
+use packtrain_net::tcp::{ConnectOptions, connect, tune};
 use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
@@ -60,7 +60,7 @@ pub(crate) fn open(
     let shown = Arc::clone(&seen);
     // The key is judged after the handshake, where an error can say what to do; nothing but
     // the handshake passes before.
-    let decide = Arc::new(move |key: &packtrain_io::tcp::PublicKey| {
+    let decide = Arc::new(move |key: &packtrain_net::tcp::PublicKey| {
         *shown.lock() = Some(PublicKey(key.0));
         true
     });

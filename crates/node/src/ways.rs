@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use packtrain_io::tcp::{ConnectOptions, connect, tcp_info};
+use packtrain_net::tcp::{ConnectOptions, connect, tcp_info};
 use packtrain_plan::route::{Forecasted, Pilot, WayId};
 use packtrain_session::measure::{
     Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,

@@ -13,8 +13,8 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use packtrain_io::clock;
-use packtrain_io::udp::{RecvSlab, UdpSocket};
+use packtrain_net::udp::{RecvSlab, UdpSocket};
+use packtrain_os::clock;
 use packtrain_sim::signatures::{Delay, Lost, Record, rise, runs};
 use packtrain_units::{ByteCount, DataRate, Duration, Time, parse_duration, parse_rate};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

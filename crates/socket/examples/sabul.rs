@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use packtrain_io::entropy;
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
+use packtrain_os::entropy;
 use packtrain_socket::sabul::{Listener, Options, Receiver, Sender};
 
 fn receive(at: SocketAddr, file: &str, options: &Options) -> Result<(), Box<dyn Error>> {

@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::thread::{Bed, Lane, Sleeper, Unsent};
-use packtrain_io::udp::{RecvSlab, SendError};
+use packtrain_net::udp::{Lane, Unsent};
+use packtrain_net::udp::{RecvSlab, SendError};
+use packtrain_os::clock;
+use packtrain_os::thread::{Bed, Sleeper};
 use packtrain_proto::{BATCH_BYTES, Datagrams, Transmit};
 use packtrain_units::{Duration, Time};
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use packtrain_io::udp::BindError;
+use packtrain_net::udp::BindError;
 use packtrain_udt4::{ConnectError, EndReason, OpenError, SocketError};
 
 /// Why a call on a socket failed.

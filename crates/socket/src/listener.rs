@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_udt4::Options;
 use packtrain_units::Duration;
 

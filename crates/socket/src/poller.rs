@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::Duration;
 
 use crate::socket::Socket;

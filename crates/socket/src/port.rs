@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use packtrain_io::thread::Lane;
-use packtrain_io::udp::UdpSocket;
-use packtrain_io::{clock, entropy, thread};
+use packtrain_net::udp::Lane;
+use packtrain_net::udp::UdpSocket;
+use packtrain_os::{clock, entropy, thread};
 use packtrain_udt4::{Endpoint, Options, Secret, SocketId};
 
 use crate::driver;

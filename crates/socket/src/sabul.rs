@@ -34,9 +34,9 @@ use std::io;
 use std::sync::Arc;
 
 use packtrain_cc::sabul::Variant;
-use packtrain_io::flow::SpawnError;
-use packtrain_io::tcp::{Identity, PublicKey};
-use packtrain_io::udp::BindError;
+use packtrain_net::flow::SpawnError;
+use packtrain_net::tcp::{Identity, PublicKey};
+use packtrain_net::udp::BindError;
 use packtrain_proto::{CloseReason, FlowError};
 use packtrain_units::{ByteCount, DataRate, Duration};
 

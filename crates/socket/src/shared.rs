@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker as Task};
 
-use packtrain_io::clock;
-use packtrain_io::thread::Waker;
+use packtrain_os::clock;
+use packtrain_os::thread::Waker;
 use packtrain_udt4::{EndReason, Endpoint, Event, Perf, SocketId};
 use packtrain_units::{Duration, Time};
 

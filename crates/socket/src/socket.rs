@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_udt4::{Connection, EndReason, Options, Perf, SocketError, SocketId, Status};
 use packtrain_units::{ByteCount, Duration, Time};
 

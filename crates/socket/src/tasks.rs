@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_udt4::Options;
 use packtrain_units::Time;
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
-use packtrain_io::entropy;
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
+use packtrain_os::entropy;
 use packtrain_proto::CloseReason;
 use packtrain_socket::sabul::{Agreed, Error, Listener, Options, Receiver, Sender};
 use packtrain_units::{ByteCount, DataRate, Duration};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::sh;
 
-/// Crate and what its manifest names. `io -> object` is ADR 0008.
+/// Crate and what its manifest names. `disk -> object` is ADR 0008.
 const ARROWS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("object", &["units"]),
@@ -21,18 +21,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("session", &["proto", "units"]),
     ("udt4", &["cc", "proto", "units"]),
     ("transfer", &["object", "units"]),
-    ("io", &["loss", "object", "proto", "units"]),
-    ("socket", &["cc", "io", "proto", "udt4", "units"]),
+    ("os", &["units"]),
+    ("disk", &["object", "os", "units"]),
+    ("net", &["loss", "os", "proto", "units"]),
+    ("socket", &["cc", "net", "os", "proto", "udt4", "units"]),
     ("sim", &["cc", "link", "proto", "units"]),
-    ("emu", &["io", "link", "units"]),
+    ("emu", &["link", "os", "units"]),
     (
         "node",
         &[
-            "cc", "history", "io", "object", "plan", "proto", "session", "socket", "transfer",
-            "units",
+            "cc", "disk", "history", "net", "object", "os", "plan", "proto", "session", "socket",
+            "transfer", "units",
         ],
     ),
-    ("cli", &["emu", "io", "link", "loss", "node", "plan", "sim", "units"]),
+    ("cli", &["emu", "link", "loss", "node", "os", "plan", "sim", "units"]),
 ];
 
 /// Compares the table with what the manifests name directly. Dependencies of tests are free.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use packtrain_io::clock;
 use packtrain_node::api::{FailureKind, NodeError, Place};
 use packtrain_node::forecast::{
     Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
 };
 use packtrain_node::history::{HistoryError, Keep};
+use packtrain_os::clock;
 
 use super::input::Input;
 use crate::args::{ForecastArgs, When};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-pub use packtrain_io::disk::LeftoverKind;
+pub use packtrain_disk::LeftoverKind;
 use packtrain_units::ByteCount;
 
 /// Removes what interrupted transfers left.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{never, select};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Summary};
 use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
 use packtrain_units::{Duration, Offset};

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::disk::{LeftoverName, Lock, Root};
-use packtrain_io::{clock, entropy};
+use packtrain_disk::{LeftoverName, Lock, Root};
 use packtrain_object::{RelPath, SourceName};
+use packtrain_os::{clock, entropy};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 

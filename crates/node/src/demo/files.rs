@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-use packtrain_io::{disk, entropy};
+use packtrain_os::entropy;
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Rng};
 
@@ -21,8 +21,9 @@ const SPARSE: u64 = 256 << 20;
 const SMALL_FILES: u32 = 5_000;
 
 pub(super) fn check_room(dir: &Path) -> Result<(), NodeError> {
-    let space =
-        disk::Root::open(dir).and_then(|root| root.free_space()).map_err(failed("the disk"))?;
+    let space = packtrain_disk::Root::open(dir)
+        .and_then(|root| root.free_space())
+        .map_err(failed("the disk"))?;
     if space.available < NEEDED {
         let text = format!(
             "{} has {} free and the demo needs {NEEDED}: set TMPDIR to a place with more",

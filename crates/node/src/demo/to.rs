@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
 
-use packtrain_io::{clock, entropy};
+use packtrain_os::{clock, entropy};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use packtrain_io::{clock, entropy};
+use packtrain_os::{clock, entropy};
 use packtrain_session::Place;
 use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
 use packtrain_transfer::{Failure, FailureKind};

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
 use packtrain_session::spool::{FRAME_HEAD, Sealer};
 use packtrain_session::{Answer, HEADER_HEAD, Header};
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration as StdDuration;
 
-use packtrain_io::tcp::tune;
+use packtrain_net::tcp::tune;
 use packtrain_session::spool::{FRAME_HEAD, Frame};
 use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};

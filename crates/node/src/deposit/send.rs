@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packtrain_io::tcp::Identity;
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::Identity;
 use packtrain_object::EntryKind;
+use packtrain_os::{clock, entropy};
 use packtrain_session::spool::{Frame, RECORD, Sealer, records_for, sealed_len};
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_transfer::{Failure, FailureKind};

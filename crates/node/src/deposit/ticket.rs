@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
 use packtrain_session::spool::{Claim, Deposit, Spool, Wish};
 use packtrain_session::{Branch, Header, Hop, Kind, Place, Session, SessionId};
 use packtrain_units::{ByteCount, Duration};

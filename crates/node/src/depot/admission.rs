@@ -16,7 +16,7 @@ pub(crate) const BLOCK: u64 = 8 << 10;
 /// The most that one direction holds.
 const MOST: u64 = 1 << 20;
 /// What a direction keeps for a slow hop comes in blocks of so many.
-const KEPT: u64 = packtrain_io::relay::BLOCK as u64;
+const KEPT: u64 = packtrain_net::relay::BLOCK as u64;
 /// A direction borrows at most so many times what nobody has: who never gives back leaves something
 /// to those who come later (Choudhury and Hahne, dynamic queue length thresholds, 1998).
 const GREED: u64 = 16;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_session::echo::{ECHO_FELL_BACK, ECHO_HEAD, EchoHead};
 use packtrain_units::{Duration, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::{clock, entropy};
+use packtrain_os::{clock, entropy};
 use packtrain_session::hop::{Frame, Hello, Secret};
 use packtrain_session::{ANSWER_HEAD, Answer, HopTransport, Reason};
 use packtrain_units::Duration;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::relay::{Movers, Room};
+use packtrain_net::relay::{Movers, Room};
 use packtrain_units::ByteCount;
 
 use super::Depot;

@@ -6,7 +6,7 @@ mod sensors;
 mod series;
 mod turns;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_session::measure::{Measure, write_points, write_report};
 use packtrain_session::{Answer, Header, Reason};
 use packtrain_units::Duration;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::tcp::tune;
+use packtrain_net::tcp::tune;
 use packtrain_session::Reason;
 use packtrain_units::{ByteCount, DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

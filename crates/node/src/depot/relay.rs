@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::clock;
-use packtrain_io::relay::{cut, pump};
-use packtrain_io::tcp::{connect_any, tune};
+use packtrain_net::relay::{cut, pump};
+use packtrain_net::tcp::{connect_any, tune};
+use packtrain_os::clock;
 use packtrain_session::{
     ANSWER_HEAD, Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind,
     Next, Reason, Refusal, Stale,

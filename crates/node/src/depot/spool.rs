@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_session::spool::{Head, Policy};
 use packtrain_session::{Guard, Hop, Reason, Refusal, SessionId};
 use packtrain_units::{ByteCount, Duration};
@@ -514,7 +514,7 @@ impl Spool {
 }
 
 fn disk_failed(error: &std::io::Error) -> Denied {
-    let full = packtrain_io::disk::classify(error).is_full();
+    let full = packtrain_disk::classify(error).is_full();
     let text = if full { "the depot's disk is full".to_owned() } else { format!("{error}") };
     Denied { reason: Reason::Busy, retry_after: Some(LATER), text }
 }

@@ -1,7 +1,7 @@
 use parking_lot::Mutex as StdMutex;
 use std::sync::mpsc;
 
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
 use packtrain_session::measure::{self, Measure};
 use packtrain_session::{
     Answer, Branch, Hop, HopTransport, Kind, Place, Reason, Refusal, Session, SessionId,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Sender, bounded};
 use packtrain_history::{Ended, Row};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{ByteCount, Time};
 
 use super::evidence::{Evidence, Part, PartRole, Record};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_io::{clock, thread};
+use packtrain_os::{clock, thread};
 use packtrain_units::{ByteCount, Duration};
 
 use super::evidence::{End, Work};

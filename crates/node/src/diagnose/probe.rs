@@ -7,7 +7,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use packtrain_io::entropy;
+use packtrain_os::entropy;
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::evidence::{Cpu, HungryThread};
@@ -249,14 +249,14 @@ pub(crate) fn sealing(suite: packtrain_proto::Suite) -> Option<DataRate> {
     // A key for nothing else: what is sealed here goes nowhere.
     let key = LessSafeKey::new(UnboundKey::new(algorithm, &[7; 32][..algorithm.key_len()]).ok()?);
     let mut datagram = [0u8; 1440];
-    let (begun, mut count) = (packtrain_io::thread::cpu(), 0u64);
+    let (begun, mut count) = (packtrain_os::thread::cpu(), 0u64);
     loop {
         for _ in 0..64 {
             let nonce = Nonce::assume_unique_for_key([0; 12]);
             let _tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut datagram).ok()?;
         }
         count += 64;
-        let used = packtrain_io::thread::cpu() - begun;
+        let used = packtrain_os::thread::cpu() - begun;
         if used >= SEALING {
             return Some(DataRate::from_bytes_over(ByteCount(count * 1440), used));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_proto::Suite;
 use packtrain_units::{DataRate, Duration, Time};
 

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use packtrain_history::{Ended, Kind, Role, Row, Side};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Role as Asked};
 use packtrain_transfer::{Failure, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, Duration, Time};

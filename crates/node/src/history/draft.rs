@@ -1,7 +1,7 @@
 //! From what an end knows of a transfer to its row.
 
 use packtrain_history::{Ended, Kind, Role, Row, Side, StreamSample, TransportBytes};
-use packtrain_io::{clock, entropy};
+use packtrain_os::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration};
 

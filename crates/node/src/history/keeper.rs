@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 
 use packtrain_history::{Ended, Filter, HistoryError, Place, Retention, Row, Store, StreamSample};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 
 use super::draft::{here, login};

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::net::SocketAddr;
 
 use packtrain_history::{Kind, Point, Role, Row, Side};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::FileReport;
 use packtrain_units::Time;
 

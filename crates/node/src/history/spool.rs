@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use packtrain_history::{Ended, Row};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::Duration;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use packtrain_history::{Filter, Role, Row, Side};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_plan::forecast::Battery;
 use packtrain_plan::route::Forecasted;
 use packtrain_units::{ByteCount, DataRate, Duration};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use packtrain_io::entropy;
+use packtrain_os::entropy;
 use packtrain_session::hop::Secret;
 use packtrain_session::{Answer, HopTransport};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -84,7 +84,7 @@ pub(crate) async fn call(
         match ended {
             Ok(()) => {}
             Err(error) => {
-                packtrain_io::relay::cut(&socket);
+                packtrain_net::relay::cut(&socket);
                 if let LinkError::Refused(refusal) = error {
                     // Nobody may read it any more.
                     let _ = far.write_all(&Answer::Refused(refusal).write()).await;

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use packtrain_cc::ControllerConfig;
-use packtrain_io::flow::{self, FlowEvent, FlowHandle};
-use packtrain_io::thread::Waker;
-use packtrain_io::udp::UdpSocket;
-use packtrain_io::{clock, entropy};
+use packtrain_net::flow::{self, FlowEvent, FlowHandle};
+use packtrain_net::udp::UdpSocket;
+use packtrain_os::thread::Waker;
+use packtrain_os::{clock, entropy};
 use packtrain_proto::{
     CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, Payload, Placed, Placement, Role,
     Variant, limits,

@@ -50,7 +50,7 @@ impl Line {
 
     /// An end of it failed like this: whether the bytes were others is told on.
     pub(crate) fn failed(&self, error: &std::io::Error) {
-        if packtrain_io::tcp::tls::is_corrupted(error) {
+        if packtrain_net::tcp::tls::is_corrupted(error) {
             self.pulse.corrupted.store(true, Ordering::Relaxed);
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use packtrain_io::tcp::tune;
+use packtrain_net::tcp::tune;
 use packtrain_proto::CloseReason;
 use packtrain_session::hop::{
     FRAME_HEAD, Frame, HELLO, Hello, HopError, HopFlow, HopFlows, Secret,

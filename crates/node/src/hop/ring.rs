@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use packtrain_io::thread::Waker;
 use packtrain_object::RangeSet;
+use packtrain_os::thread::Waker;
 use packtrain_proto::{Fill, Placed};
 use packtrain_units::{ByteCount, Offset};
 use tokio::sync::Notify;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use packtrain_io::flow::{FlowEvent, FlowHandle};
-use packtrain_io::limit::RateLimiter;
-use packtrain_io::udp::UdpSocket;
+use packtrain_net::flow::{FlowEvent, FlowHandle};
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::udp::UdpSocket;
 use packtrain_object::RangeSet;
 use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
 use packtrain_transfer::message::Role;

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::tcp::{ConnectOptions, connect, tune};
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::{ConnectOptions, connect, tune};
+use packtrain_os::{clock, entropy};
 use packtrain_session::echo::{ECHO_HEAD, EchoHead};
 use packtrain_session::{Answer, Kind};
 use packtrain_units::{Duration, Rng};

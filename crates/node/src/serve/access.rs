@@ -48,7 +48,7 @@ impl AccessPolicy {
                 key.fingerprint()
             )));
         };
-        let wall = std::time::UNIX_EPOCH + packtrain_io::clock::wall().to_std();
+        let wall = std::time::UNIX_EPOCH + packtrain_os::clock::wall().to_std();
         match self.rules.tickets.redeem(token, self.instance, key, wall) {
             Ok(Ok(rights)) => {
                 allowed.restrict_to(&rights);

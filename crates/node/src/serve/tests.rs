@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration as StdDuration;
 
-use packtrain_io::tcp::tls::{any_name, client_config};
+use packtrain_net::tcp::tls::{any_name, client_config};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::TlsConnector;
 

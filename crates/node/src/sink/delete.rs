@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::vec::IntoIter;
 
-use packtrain_io::disk::{self, DirItem, Kind, RemovalDir, Trouble};
+use packtrain_disk::{DirItem, Kind, RemovalDir, Trouble};
 use packtrain_object::{Filters, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
@@ -281,7 +281,7 @@ impl<'a> Remover<'a> {
         if !self.dry_run
             && let Err(error) = self.dir.remove(&path, kind)
         {
-            match disk::classify(&error) {
+            match packtrain_disk::classify(&error) {
                 Trouble::NotFound => return true,
                 // Somebody put something into it meanwhile.
                 Trouble::NotEmpty => {}

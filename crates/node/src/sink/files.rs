@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use packtrain_io::disk::write;
+use packtrain_disk::write;
 use packtrain_object::{Entry, EntryId};
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 

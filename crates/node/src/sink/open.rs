@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_io::disk::{self, LeftoverName, Lock, LockError, Root};
+use packtrain_disk::{LeftoverName, Lock, LockError, Root};
 use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{Failure, FailureKind, Requested};
@@ -277,7 +277,7 @@ fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Resul
     let place = RelPath::new(clean)
         .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path))))?;
     let there = root.stat(&place).map_err(|e| unusable::confined(&root, path, &e))?;
-    if there.is_some_and(|s| s.kind == disk::Kind::Directory) {
+    if there.is_some_and(|s| s.kind == packtrain_disk::Kind::Directory) {
         return Ok((root, place, None));
     }
     if is_file && !slash {

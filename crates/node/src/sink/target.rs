@@ -8,9 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use packtrain_io::disk::{
-    self, LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write,
-};
+use packtrain_disk::{LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
@@ -196,11 +194,12 @@ impl Target {
             return nothing;
         }
         let stat = self.root.stat(&place).ok().flatten();
-        if !stat.is_some_and(|stat| stat.kind == disk::Kind::Directory) {
+        if !stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) {
             // A link to a directory is replaced by a directory: what is behind it is not in there.
             self.note_fresh(is_dir, place.clone());
         }
-        let in_the_way = stat.is_some_and(|stat| stat.kind == disk::Kind::Directory) && !is_dir;
+        let in_the_way =
+            stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) && !is_dir;
         if in_the_way && self.options.delete && self.options.dry_run {
             // What the run itself does when the entry gets its name.
             if let Err(failure) = self.make_room(entry, &place) {
@@ -209,16 +208,16 @@ impl Target {
         }
         let target = stat.map(|stat| Found {
             kind: match stat.kind {
-                disk::Kind::File => FoundKind::File,
-                disk::Kind::Directory => FoundKind::Directory,
-                disk::Kind::Symlink => FoundKind::Symlink,
+                packtrain_disk::Kind::File => FoundKind::File,
+                packtrain_disk::Kind::Directory => FoundKind::Directory,
+                packtrain_disk::Kind::Symlink => FoundKind::Symlink,
                 _ => FoundKind::Other,
             },
             size: stat.size,
             mtime: stat.mtime,
             mode: stat.mode,
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
-                if stat.kind == disk::Kind::Symlink
+                if stat.kind == packtrain_disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
             makes_way: in_the_way
                 && (self.options.delete
@@ -257,12 +256,12 @@ impl Target {
         let there =
             if self.is_fresh(&place) { None } else { self.root.stat(&place).ok().flatten() };
         match there.map(|stat| stat.kind) {
-            Some(disk::Kind::Directory) => {}
-            Some(disk::Kind::File | disk::Kind::Symlink) => {
+            Some(packtrain_disk::Kind::Directory) => {}
+            Some(packtrain_disk::Kind::File | packtrain_disk::Kind::Symlink) => {
                 self.root.remove(&place).map_err(|e| self.failure(entry, what, &e))?;
                 self.note_fresh(true, place.clone());
             }
-            Some(disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
+            Some(packtrain_disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
         }
         let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
         self.root.make_dir(&place, mode).map_err(|e| self.failure(entry, what, &e))
@@ -272,7 +271,7 @@ impl Target {
         let EntryKind::Symlink { target } = &entry.kind else { return Ok(()) };
         let place = self.place(entry)?;
         let made = match self.root.make_symlink(&place, target) {
-            Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+            Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
                 self.make_room(entry, &place)?;
                 self.root.make_symlink(&place, target)
             }
@@ -344,7 +343,7 @@ impl Target {
             Some(meta) => self.root.commit(&place, &self.tag, meta),
         };
         let named = match give_name() {
-            Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+            Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
                 self.make_room(entry, &place)?;
                 give_name()
             }
@@ -407,7 +406,7 @@ impl Target {
         for item in self.root.list_at_most(&self.prefix, LOOKED_AT).unwrap_or_default() {
             let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
             let Ok(place) = self.below(&item.name) else { continue };
-            let stat = self.root.stat(&place).ok().flatten().filter(disk::Stat::is_own);
+            let stat = self.root.stat(&place).ok().flatten().filter(packtrain_disk::Stat::is_own);
             let Some(stat) = stat else { continue };
             let in_use = match tag {
                 // Of this very transfer, which is complete.
@@ -437,7 +436,7 @@ impl Target {
 
     fn is_symlink(&self, place: &RelPath) -> bool {
         let stat = self.root.stat(place).ok().flatten();
-        stat.is_some_and(|stat| stat.kind == disk::Kind::Symlink)
+        stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Symlink)
     }
 
     fn close(&self, id: EntryId) {
@@ -457,7 +456,7 @@ impl Target {
         let opened = if self.in_place(entry) {
             let keep_mode = self.mode(entry).is_none();
             match self.root.open_in_place(&place, size, keep_mode) {
-                Err(e) if disk::classify(&e) == Trouble::IsDirectory => {
+                Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
                     self.make_room(entry, &place)?;
                     self.root.open_in_place(&place, size, keep_mode)
                 }

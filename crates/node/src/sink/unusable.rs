@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use packtrain_io::disk::{self, Kind, Root, Trouble};
+use packtrain_disk::{Kind, Root, Trouble};
 use packtrain_object::RelPath;
 use packtrain_transfer::{Failure, FailureKind};
 
@@ -53,7 +53,7 @@ pub(super) fn confined(root: &Root, path: &[u8], error: &io::Error) -> Failure {
 }
 
 fn explain(path: &[u8], error: &io::Error, look: impl Fn(&[u8]) -> There) -> Failure {
-    let trouble = disk::classify(error);
+    let trouble = packtrain_disk::classify(error);
     let refused = |path: &[u8], text: &str| {
         Failure::new(FailureKind::TargetRefused, format!("{}: {text}", show(path)))
     };

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_io::disk::{self, ReadError, Root, SourceFile, Trouble};
+use packtrain_disk::{ReadError, Root, SourceFile, Trouble};
 use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
@@ -105,7 +105,7 @@ impl Table {
 }
 
 fn failed(path: &str, error: &std::io::Error) -> Failure {
-    match disk::classify(error) {
+    match packtrain_disk::classify(error) {
         Trouble::NotFound => {
             Failure::new(FailureKind::Vanished, format!("{path}: vanished before it was read"))
         }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_io::clock;
-use packtrain_io::disk::walk::WalkFailure;
-use packtrain_io::disk::{self, Trouble, WalkOptions, Walker};
+use packtrain_disk::walk::WalkFailure;
+use packtrain_disk::{Trouble, WalkOptions, Walker};
 use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
+use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
@@ -204,7 +204,7 @@ fn walk(
 
 /// Whether a name is that of a temporary, a journal or a lock of ours.
 pub(crate) fn is_trace(name: &[u8]) -> bool {
-    disk::is_temp_name(name)
+    packtrain_disk::is_temp_name(name)
         || name
             .strip_prefix(b".packtrain-".as_slice())
             .is_some_and(|rest| rest.ends_with(b".journal") || rest.ends_with(b".lock"))
@@ -212,7 +212,7 @@ pub(crate) fn is_trace(name: &[u8]) -> bool {
 
 fn explain(failure: &WalkFailure) -> Failure {
     let path = show(&failure.path);
-    let trouble = disk::classify(&failure.error);
+    let trouble = packtrain_disk::classify(&failure.error);
     let (kind, text) = match trouble {
         Trouble::NotFound if failure.is_source => {
             (FailureKind::SourceMissing, format!("{path}: no such file or directory"))

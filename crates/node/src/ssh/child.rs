@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use packtrain_io::process::{TerminalSignal, ignore_in_child};
+use packtrain_os::process::{TerminalSignal, ignore_in_child};
 use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 

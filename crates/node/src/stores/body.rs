@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use packtrain_io::clock;
-use packtrain_io::disk::SourceFile;
-use packtrain_io::limit::RateLimiter;
+use packtrain_disk::SourceFile;
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
 use packtrain_units::{ByteCount, Duration};
 use tokio::time::Sleep;
 
@@ -220,7 +220,7 @@ impl Outgoing {
 mod tests {
     use std::future::poll_fn;
 
-    use packtrain_io::disk::Root;
+    use packtrain_disk::Root;
     use packtrain_object::RelPath;
     use packtrain_units::DataRate;
 

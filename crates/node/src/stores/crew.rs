@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::tcp::tcp_info;
+use packtrain_net::tcp::tcp_info;
+use packtrain_os::clock;
 use packtrain_plan::route::WayId;
 use packtrain_units::{ByteCount, Duration, Time};
 

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
-use packtrain_io::clock;
 use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind, RelPath};
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{
     Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,

@@ -2,8 +2,8 @@
 
 use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
-use packtrain_io::clock;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, EntryId, digest};
+use packtrain_os::clock;
 use packtrain_transfer::FailureKind;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use packtrain_io::clock;
 use packtrain_object::{Entry, EntryKind, Filters, Mtime, NO_MODE, RelPath};
+use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::ByteCount;

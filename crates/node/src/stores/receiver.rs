@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use packtrain_io::tcp::TcpInfo;
+use packtrain_net::tcp::TcpInfo;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::transports::LineId;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
-use packtrain_io::clock;
 use packtrain_object::EntryId;
+use packtrain_os::clock;
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
 

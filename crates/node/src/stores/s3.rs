@@ -10,7 +10,7 @@ use std::time::{Duration as StdDuration, SystemTime};
 
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_transfer::{Failure, FailureKind};
 use rusty_s3::actions::{ListObjectsV2, S3Action};
 use rusty_s3::{Credentials, UrlStyle};

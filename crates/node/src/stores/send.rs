@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use packtrain_io::clock;
-use packtrain_io::disk::{self, Root, SourceFile, WalkOptions, Walker};
+use packtrain_disk::{Root, SourceFile, WalkOptions, Walker};
 use packtrain_object::{EntryKind, Mtime, RelPath};
+use packtrain_os::clock;
 use packtrain_transfer::message::{Options, Resume, Summary};
 use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, SinkTotals};
 use packtrain_units::{ByteCount, Duration, Time};
@@ -217,13 +217,13 @@ fn walk(
     Ok((items, failed))
 }
 
-fn unwalked(failure: &disk::walk::WalkFailure) -> Failure {
+fn unwalked(failure: &packtrain_disk::walk::WalkFailure) -> Failure {
     let path = show(&failure.path);
-    match disk::classify(&failure.error) {
-        disk::Trouble::NotFound if failure.is_source => {
+    match packtrain_disk::classify(&failure.error) {
+        packtrain_disk::Trouble::NotFound if failure.is_source => {
             Failure::new(FailureKind::SourceMissing, format!("{path}: no such file or directory"))
         }
-        disk::Trouble::IsDirectory => {
+        packtrain_disk::Trouble::IsDirectory => {
             let text = format!("{path}: is a directory; use -r to copy directories");
             Failure::new(FailureKind::Usage, text)
         }
@@ -412,8 +412,8 @@ impl Work {
     /// The file, if it is still what it was when it was found.
     fn open(&self, item: &Item) -> Result<Arc<SourceFile>, Trouble> {
         let file = SourceFile::open(&item.root, &item.source).map_err(|e| {
-            let kind = match disk::classify(&e) {
-                disk::Trouble::NotFound => FailureKind::Vanished,
+            let kind = match packtrain_disk::classify(&e) {
+                packtrain_disk::Trouble::NotFound => FailureKind::Vanished,
                 _ => FailureKind::Unreadable,
             };
             Trouble::never(kind, format!("{}: {e}", item.shown()))

@@ -12,7 +12,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
-use packtrain_io::tcp::{ConnectOptions, connect, tune};
+use packtrain_net::tcp::{ConnectOptions, connect, tune};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
 use rustls::pki_types::pem::PemObject;

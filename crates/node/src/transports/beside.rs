@@ -9,7 +9,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use packtrain_io::flow::Beside;
+use packtrain_net::flow::Beside;
 use packtrain_units::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -1,6 +1,6 @@
 //! Bodies of fuzz targets: offers, frames and names of TCP streams. See [`crate::fuzzing`].
 
-use packtrain_io::tcp::tls::{way_name, way_of};
+use packtrain_net::tcp::tls::{way_name, way_of};
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
 

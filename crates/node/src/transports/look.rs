@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use packtrain_io::flow::FlowSnapshot;
+use packtrain_net::flow::FlowSnapshot;
 use packtrain_proto::{Limit, LossTally};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 

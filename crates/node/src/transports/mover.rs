@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_transfer::{TransportEvent, TransportId};
@@ -245,8 +245,8 @@ impl Mover {
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::unbounded;
-    use packtrain_io::clock;
     use packtrain_object::{EntryId, Piece};
+    use packtrain_os::clock;
     use packtrain_transfer::{Failure, FailureKind};
     use packtrain_units::{DataRate, Duration};
 

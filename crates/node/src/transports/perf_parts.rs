@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use packtrain_io::limit::RateLimiter;
-use packtrain_io::tcp::{TcpInfo, tcp_info};
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::tcp::{TcpInfo, tcp_info};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

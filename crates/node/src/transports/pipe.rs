@@ -1,7 +1,7 @@
 //! The pipe: payload inside the control connection. Always there, dear: it shares one TCP flow
 //! with ssh's own encryption, and everything else waits behind it.
 
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
 use packtrain_transfer::TransportId;
 
 use super::mover::{Mover, Tell};

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use packtrain_io::clock;
-use packtrain_io::flow::{FlowEvent, FlowHandle};
-use packtrain_io::udp::{BufferSizes, UdpSocket};
+use packtrain_net::flow::{FlowEvent, FlowHandle};
+use packtrain_net::udp::{BufferSizes, UdpSocket};
+use packtrain_os::clock;
 use packtrain_plan::route::WayId;
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::flow::{FlowEvent, FlowHandle, FlowSnapshot};
-use packtrain_io::limit::RateLimiter;
-use packtrain_io::udp::UdpSocket;
+use packtrain_net::flow::{FlowEvent, FlowHandle, FlowSnapshot};
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::udp::UdpSocket;
+use packtrain_os::clock;
 use packtrain_plan::route::WayId;
 use packtrain_proto::{CloseReason, Event};
 use packtrain_transfer::message::{Message, Role};

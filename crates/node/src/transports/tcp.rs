@@ -12,11 +12,11 @@ pub(super) mod wire;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-use packtrain_io::entropy;
-use packtrain_io::tcp::tls::{
+use packtrain_net::tcp::tls::{
     any_name, client_config, peer_key, server_config, telling, way_name, way_of,
 };
-use packtrain_io::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
+use packtrain_net::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
+use packtrain_os::entropy;
 use packtrain_plan::route::WayId;
 use packtrain_session::Place;
 use packtrain_units::{ByteCount, Duration};

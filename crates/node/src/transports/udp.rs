@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use packtrain_cc::ControllerConfig;
-use packtrain_io::flow::{self, FlowEvent, FlowHandle};
-use packtrain_io::limit::RateLimiter;
-use packtrain_io::udp::UdpSocket;
-use packtrain_io::{clock, entropy};
+use packtrain_net::flow::{self, FlowEvent, FlowHandle};
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::udp::UdpSocket;
+use packtrain_os::{clock, entropy};
 use packtrain_proto::{
     FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite, Variant,
 };

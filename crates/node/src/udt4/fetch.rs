@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use packtrain_io::clock;
-use packtrain_io::disk::{Meta, Root, write};
+use packtrain_disk::{Meta, Root, write};
 use packtrain_object::RelPath;
+use packtrain_os::clock;
 use packtrain_socket::{Error, Options, Socket};
 use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};

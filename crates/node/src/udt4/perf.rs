@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use packtrain_io::clock;
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
 use packtrain_socket::{Error, Listener, Options, Perf, Socket};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};

@@ -7,9 +7,9 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::disk::Root;
+use packtrain_disk::Root;
 use packtrain_object::RelPath;
+use packtrain_os::clock;
 use packtrain_socket::{Error, Listener, Options, Socket};
 use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};

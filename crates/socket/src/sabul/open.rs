@@ -7,11 +7,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use packtrain_io::flow::Beside;
-use packtrain_io::tcp::tls::{any_name, client_config, server_config};
-use packtrain_io::tcp::{ConnectOptions, connect_any, listen, tune};
-use packtrain_io::udp::UdpSocket;
-use packtrain_io::{clock, entropy};
+use packtrain_net::flow::Beside;
+use packtrain_net::tcp::tls::{any_name, client_config, server_config};
+use packtrain_net::tcp::{ConnectOptions, connect_any, listen, tune};
+use packtrain_net::udp::UdpSocket;
+use packtrain_os::{clock, entropy};
 use packtrain_proto::{FeedbackKind, FlowConfig, FlowKeys, Role, Suite};
 use packtrain_units::{ByteCount, DataRate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

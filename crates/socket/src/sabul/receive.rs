@@ -3,8 +3,8 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::flow::{FlowEvent, FlowHandle, spawn_receiver};
+use packtrain_net::flow::{FlowEvent, FlowHandle, spawn_receiver};
+use packtrain_os::clock;
 use packtrain_proto::{CloseReason, Event, Flow, Placed, Placement};
 use packtrain_units::{ByteCount, Offset};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use packtrain_cc::sabul::Variant;
 use packtrain_cc::{ControllerConfig, Sabul};
-use packtrain_io::clock;
-use packtrain_io::flow::{FlowEvent, FlowHandle, spawn_sender};
+use packtrain_net::flow::{FlowEvent, FlowHandle, spawn_sender};
+use packtrain_os::clock;
 use packtrain_proto::{CloseReason, Event, Fill, Flow, Payload};
 use packtrain_units::Offset;
 

@@ -20,7 +20,7 @@ pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
     let mut trainer = Trainer::new(WordLength::new(args.word_length).unwrap_or_default());
     let mut provenance = Provenance {
         program: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
-        date: date::day(packtrain_io::clock::wall().as_nanos() / 1_000_000_000),
+        date: date::day(packtrain_os::clock::wall().as_nanos() / 1_000_000_000),
         seed: args.seed,
         notes: args.notes.clone(),
         ..Provenance::default()

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use packtrain_io::tcp::{Identity, tls};
+use packtrain_net::tcp::{Identity, tls};
 use packtrain_node::tickets::Ticket;
 
 use super::peer::Peer;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration as StdDuration;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::near::{self, Ran};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration as StdDuration;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use serde::{Deserialize, Serialize};
 
 /// How long the far end may take to come up.

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use packtrain_io::tcp::tune::set_congestion;
+use packtrain_net::tcp::tune::set_congestion;
 
 /// Largest socket buffer that autotuning may reach: three times 1 Gbit/s by 100 ms, as the
 /// kernel counts twice what it holds.

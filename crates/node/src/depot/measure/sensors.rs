@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use packtrain_io::clock;
-use packtrain_io::tcp::{TcpInfo, tcp_info};
+use packtrain_net::tcp::{TcpInfo, tcp_info};
+use packtrain_os::clock;
 use packtrain_session::measure::{Point, Series as Told};
 use packtrain_session::{Host, Place};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};

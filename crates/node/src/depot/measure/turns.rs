@@ -3,8 +3,8 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-use packtrain_io::tcp::{ConnectOptions, Identity, connect, tcp_info};
-use packtrain_io::{clock, entropy};
+use packtrain_net::tcp::{ConnectOptions, Identity, connect, tcp_info};
+use packtrain_os::{clock, entropy};
 use packtrain_plan::forecast::clique::{Clique, Epoch, Order, Reply, Sent, Timing};
 use packtrain_session::measure::{self, Measure, REPLY};
 use packtrain_session::{Answer, Hop, Kind, Place, Session, SessionId};

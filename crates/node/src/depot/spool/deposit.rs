@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine};
 use packtrain_session::{Answer, Header, Reason, Refusal, WINDOW};
 use packtrain_units::{ByteCount, Duration};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_io::clock;
+use packtrain_os::clock;
 use packtrain_session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
 use packtrain_session::{Answer, Reason, Refusal};
 use packtrain_units::{Duration, Time};

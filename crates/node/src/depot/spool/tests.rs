@@ -1,6 +1,6 @@
 //! What is taken in, and what room it has.
 
-use packtrain_io::tcp::Identity;
+use packtrain_net::tcp::Identity;
 use packtrain_session::spool::{Deposit, RECORD};
 use packtrain_session::{Kind, Session};
 

@@ -12,7 +12,7 @@ const BUFFERS: ByteCount = ByteCount(32 << 10);
 
 /// Takes what comes, counts it for each connection, and notes all counts when the first is whole.
 async fn sink(counts: Arc<StdMutex<Vec<Arc<AtomicUsize>>>>) -> (Place, Arc<StdMutex<Vec<usize>>>) {
-    let listener = packtrain_io::tcp::listen("127.0.0.1:0".parse().expect("an address"));
+    let listener = packtrain_net::tcp::listen("127.0.0.1:0".parse().expect("an address"));
     let listener = listener.expect("a port");
     tune::set_buffers(&listener, BUFFERS).expect("it can");
     let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");

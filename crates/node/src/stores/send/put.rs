@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use hyper::Method;
 use hyper::header::HeaderMap;
 use md5::{Digest as _, Md5};
-use packtrain_io::disk::SourceFile;
+use packtrain_disk::SourceFile;
 use packtrain_object::Mtime;
 use packtrain_transfer::message::Resume;
 use packtrain_transfer::{FailureKind, FileReport};

@@ -1,4 +1,4 @@
-use packtrain_io::tcp::TcpInfo;
+use packtrain_net::tcp::TcpInfo;
 use packtrain_plan::route::WayId;
 use packtrain_units::Rng;
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_plan::route::WayId;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};

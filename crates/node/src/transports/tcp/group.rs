@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use packtrain_io::clock;
-use packtrain_io::limit::RateLimiter;
-use packtrain_io::tcp::{TcpInfo, tcp_info, tune};
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::tcp::{TcpInfo, tcp_info, tune};
 use packtrain_object::ChunkIndex;
+use packtrain_os::clock;
 use packtrain_plan::route::{Seen, WayId};
 use packtrain_transfer::{TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration, Offset, Time};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use packtrain_io::tcp::TcpInfo;
+use packtrain_net::tcp::TcpInfo;
 use packtrain_plan::route::{Limit, Look, Pilot, Response, Seen, Symptoms, WayId};
 use packtrain_units::{ByteCount, Duration, Time};
 

@@ -1,6 +1,6 @@
 //! What the kernel said of the streams of a transfer, those that are gone included.
 
-use packtrain_io::tcp::TcpInfo;
+use packtrain_net::tcp::TcpInfo;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::group::Reading;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use packtrain_io::clock;
-use packtrain_io::limit::RateLimiter;
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
 use packtrain_plan::route::WayId;
 use packtrain_plan::streams::Sample;
 use packtrain_transfer::message::Message;

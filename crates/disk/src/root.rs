@@ -1,0 +1,382 @@
+//! A directory held open, and everything done beneath it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use packtrain_object::RelPath;
+use packtrain_os::entropy;
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::beneath;
+use super::own;
+use super::parents::{Parent, Parents, Place};
+use super::stat::{Kind, Stat};
+use super::sync::FileSystems;
+use super::temp::{self, Made};
+use super::trouble::{Trouble, classify};
+
+/// What most file systems take as a name, in bytes.
+const NAME_MAX: usize = 255;
+/// Less than any file system in use takes: eCryptfs, the shortest, takes 143.
+const NAME_MIN: usize = 128;
+/// The tag of a symbolic link on its way to its name.
+const LINK: &str = "link";
+
+/// A source or destination directory held open. Paths given to it are resolved by the kernel
+/// beneath it (`openat2` with `RESOLVE_BENEATH`), so neither `..` nor a symbolic link escapes.
+///
+/// The last component of a path is never followed when it is a link. Safe to share between threads.
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+    parents: Parents,
+    /// The temporaries of this run.
+    pub(super) made: Made,
+    /// The files that this run has opened to write them in place, by device and inode.
+    pub(super) in_place: Mutex<HashSet<(u64, u64)>>,
+    pub(super) file_systems: FileSystems,
+    /// The longest name its file system takes, in bytes.
+    pub(super) name_max: usize,
+    /// How often an owner could not be set.
+    pub(super) not_owned: AtomicU64,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirItem {
+    /// The name, as bytes.
+    pub name: Vec<u8>,
+    /// What it stands for, a link not followed.
+    pub kind: Kind,
+}
+
+impl Root {
+    /// Opens an existing directory. Links in `path` itself are followed: the user named it.
+    ///
+    /// # Errors
+    /// What the file system says, `NotADirectory` among it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+        // A directory we may enter but not list can still be written into.
+        let fd = match open(flags | OFlags::RDONLY) {
+            Err(Errno::ACCESS) => open(flags | OFlags::PATH)?,
+            opened => opened?,
+        };
+        Self::of(fd, path.to_path_buf())
+    }
+
+    /// Opens a directory beneath this one as a root of its own. Links and `..` in `path` are
+    /// followed as long as they do not lead out; an empty path and leading slashes mean this root.
+    ///
+    /// # Errors
+    /// What the file system says; `EXDEV` for a path that leads out.
+    pub fn open_beneath(&self, path: &[u8]) -> io::Result<Self> {
+        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+        let beneath = if start == path.len() { b"." } else { &path[start..] };
+        let open = |flags| beneath::open(self.fd(), beneath, flags | OFlags::DIRECTORY);
+        let fd = match open(OFlags::RDONLY) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
+                open(OFlags::PATH)?
+            }
+            opened => opened?,
+        };
+        Self::of(fd, self.path.join(std::ffi::OsStr::from_bytes(&path[start..])))
+    }
+
+    fn of(fd: OwnedFd, path: PathBuf) -> io::Result<Self> {
+        let name_max = rustix::fs::fstatvfs(&fd).map_or(NAME_MAX, |vfs| vfs.f_namemax as usize);
+        Ok(Self {
+            file_systems: FileSystems::of(&fd)?,
+            fd,
+            // Some say more than they take; less than this none has.
+            name_max: name_max.clamp(NAME_MIN, NAME_MAX),
+            path,
+            parents: Parents::default(),
+            made: Made::default(),
+            in_place: Mutex::default(),
+            not_owned: AtomicU64::new(0),
+        })
+    }
+
+    /// Opens a directory, making it and its parents first where they do not exist.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if classify(&error) == Trouble::NotFound => {
+                std::fs::create_dir_all(path)?;
+                Self::open(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// The path it was opened by, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What `rel` is, a link not followed; `None` when there is nothing of that name.
+    ///
+    /// # Errors
+    /// Anything but the name's absence.
+    pub fn stat(&self, rel: &RelPath) -> io::Result<Option<Stat>> {
+        self.stat_bytes(rel.as_bytes())
+    }
+
+    pub(super) fn stat_bytes(&self, rel: &[u8]) -> io::Result<Option<Stat>> {
+        if rel.is_empty() {
+            return Ok(Some(Stat::from(&rustix::fs::fstat(&self.fd)?)));
+        }
+        let found = self.with_place(rel, |place| {
+            rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match found {
+            Ok(stat) => Ok(Some(Stat::from(&stat))),
+            Err(error) if classify(&error) == Trouble::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// What the file system says; `EINVAL` when `rel` is no link.
+    pub fn read_link(&self, rel: &RelPath) -> io::Result<Vec<u8>> {
+        self.with_place(rel.as_bytes(), |place| {
+            rustix::fs::readlinkat(&place.dir, place.name, Vec::new())
+        })
+        .map(std::ffi::CString::into_bytes)
+    }
+
+    /// Opens a regular file for reading, never through a link in its last component.
+    ///
+    /// # Errors
+    /// What the file system says; `Unsupported` for a pipe, socket or device.
+    pub fn open_read(&self, rel: &RelPath) -> io::Result<File> {
+        // NONBLOCK: a pipe put in the file's place must not hold this thread.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.with_place(rel.as_bytes(), |p| {
+            beneath::open_no_follow(p.dir.as_fd(), p.name, flags)
+        })?;
+        match Stat::from(&rustix::fs::fstat(&fd)?).kind {
+            Kind::File => Ok(fd.into()),
+            Kind::Directory => Err(Errno::ISDIR.into()),
+            _ => Err(not_moved()),
+        }
+    }
+
+    /// Makes a directory. One that exists is made writable for its owner where it was not, as the
+    /// files to come need it; [`Root::settle`] gives it its own mode at the end.
+    ///
+    /// # Errors
+    /// What the file system says; `NotADirectory` when something else has the name.
+    pub fn make_dir(&self, rel: &RelPath, mode: u32) -> io::Result<()> {
+        if rel.as_bytes().is_empty() {
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(mode & 0o7777) | Mode::RWXU;
+        let made = self.with_place(rel.as_bytes(), |p| rustix::fs::mkdirat(&p.dir, p.name, mode));
+        match made {
+            Err(error) if classify(&error) == Trouble::Exists => self.keep_dir(rel),
+            made => made,
+        }
+    }
+
+    /// Checks that what exists at `rel` is a directory we can work in.
+    fn keep_dir(&self, rel: &RelPath) -> io::Result<()> {
+        let stat = self.stat(rel)?.ok_or(Errno::NOENT)?;
+        match stat.kind {
+            Kind::Directory if stat.mode & 0o700 != 0o700 => {
+                // Not ours to change, perhaps: then the files in it say so themselves.
+                let _ = self.change_mode(rel, stat.mode | 0o700);
+                Ok(())
+            }
+            Kind::Directory => Ok(()),
+            // A link to a directory beneath the root does as well as the directory.
+            Kind::Symlink => {
+                beneath::open(self.fd.as_fd(), rel.as_bytes(), OFlags::PATH | OFlags::DIRECTORY)
+                    .map(drop)
+            }
+            _ => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    /// Makes a symbolic link, atomically taking the place of a file or link of that name.
+    /// The target is stored as it is and means nothing to us: links are never followed out.
+    ///
+    /// # Errors
+    /// What the file system says; `IsADirectory` when a directory has the name.
+    pub fn make_symlink(&self, rel: &RelPath, target: &[u8]) -> io::Result<()> {
+        self.with_place(rel.as_bytes(), |place| {
+            let made = rustix::fs::symlinkat(target, &place.dir, place.name);
+            if made != Err(Errno::EXIST) {
+                return made;
+            }
+            let mut temp = temp::name(place.name, LINK, self.name_max);
+            if !own::remove(place, &temp) {
+                // Another user's file has the name and cannot be removed.
+                let tag = temp::random_tag(LINK, entropy::seed());
+                temp = temp::name(place.name, &tag, self.name_max);
+            }
+            rustix::fs::symlinkat(target, &place.dir, &temp)?;
+            rustix::fs::renameat(&place.dir, &temp, &place.dir, place.name).inspect_err(|_| {
+                let _ = rustix::fs::unlinkat(&place.dir, &temp, AtFlags::empty());
+            })
+        })
+    }
+
+    /// The names in a directory, in no order, `.` and `..` left out.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn list(&self, dir: &RelPath) -> io::Result<Vec<DirItem>> {
+        self.list_bytes(dir.as_bytes())
+    }
+
+    /// Like [`Root::list`], but of a directory with more names only the first `most` that the file
+    /// system gives.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn list_at_most(&self, dir: &RelPath, most: usize) -> io::Result<Vec<DirItem>> {
+        self.list_first(dir.as_bytes(), most)
+    }
+
+    pub(super) fn list_bytes(&self, dir: &[u8]) -> io::Result<Vec<DirItem>> {
+        self.list_first(dir, usize::MAX)
+    }
+
+    fn list_first(&self, dir: &[u8], most: usize) -> io::Result<Vec<DirItem>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = match dir {
+            b"" => beneath::open(self.fd.as_fd(), b".", flags)?,
+            dir => self
+                .with_place(dir, |p| beneath::open_no_follow(p.dir.as_fd(), p.name, flags))
+                .map_err(link_is_no_directory)?,
+        };
+        read_items(fd.as_fd(), most)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn forget(&self, rel: &[u8]) {
+        self.parents.forget(rel);
+    }
+
+    /// Runs `work` on the open parent directory of `rel` and its last name.
+    pub(super) fn with_place<T>(
+        &self,
+        rel: &[u8],
+        work: impl Fn(&Place<'_>) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        let place = self.place(rel)?;
+        match rustix::io::retry_on_intr(|| work(&place)) {
+            // The directory we kept open was deleted by someone, and perhaps made anew.
+            Err(Errno::NOENT) if place.is_deleted() => {
+                self.parents.forget(split(rel).0);
+                Ok(rustix::io::retry_on_intr(|| work(&self.place(rel)?))?)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    fn place<'a>(&'a self, rel: &'a [u8]) -> Result<Place<'a>, Errno> {
+        let (parent, name) = split(rel);
+        if parent.is_empty() {
+            let name = if name.is_empty() { b"." } else { name };
+            return Ok(Place { dir: Parent::Root(&self.fd), name });
+        }
+        let dir = self
+            .parents
+            .get(parent, || self.open_parent(parent))
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        Ok(Place { dir: Parent::Kept(dir), name })
+    }
+
+    fn open_parent(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        let fd = beneath::open(self.fd.as_fd(), path, OFlags::PATH | OFlags::DIRECTORY)?;
+        self.note_file_system(&fd, path)?;
+        Ok(fd)
+    }
+}
+
+impl Place<'_> {
+    fn is_deleted(&self) -> bool {
+        match &self.dir {
+            Parent::Root(_) => false,
+            Parent::Kept(fd) => rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink == 0),
+        }
+    }
+}
+
+impl std::fmt::Debug for Root {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Root").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The first `most` names in an open directory, in no order, `.` and `..` left out.
+pub(super) fn read_items(fd: BorrowedFd<'_>, most: usize) -> io::Result<Vec<DirItem>> {
+    let mut items = Vec::new();
+    for item in Dir::read_from(fd)? {
+        let item = item?;
+        let name = item.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let kind = match item.file_type() {
+            rustix::fs::FileType::Unknown => {
+                match rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => Stat::from(&stat).kind,
+                    // Gone already.
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            known => known.into(),
+        };
+        items.push(DirItem { name: name.to_vec(), kind });
+        if items.len() >= most {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+/// A path's parent and its last name.
+pub(super) fn split(rel: &[u8]) -> (&[u8], &[u8]) {
+    match rel.iter().rposition(|&b| b == b'/') {
+        Some(at) => (&rel[..at], &rel[at + 1..]),
+        None => (b"", rel),
+    }
+}
+
+pub(super) fn absent_is_fine(error: Errno) -> Result<(), Errno> {
+    if error == Errno::NOENT { Ok(()) } else { Err(error) }
+}
+
+/// The error for what is neither file, directory nor link.
+pub(super) fn not_moved() -> io::Error {
+    let why = "is a pipe, socket or device, which is not moved";
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+/// Opening a link as a directory without following it says LOOP or NOTDIR; the latter is meant.
+fn link_is_no_directory(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => Errno::NOTDIR.into(),
+        _ => error,
+    }
+}
