@@ -9,7 +9,7 @@ must agree, or the run is left out.
     ./real.py rivals KIND ...     (started by `make` on the receiver's processor)
 
 Needs root for rivals in real time and for a cgroup. The receiver and its rivals share processor 1, all else has
-processor 0. `losses` is `cargo build --release -p packtrain-sim --example losses`.
+processor 0. `losses` is `cargo build --release -p packtrain-reproduce --example losses`.
 """
 import argparse
 import ctypes

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &["loss", "os", "proto", "units"]),
     ("socket", &["cc", "net", "os", "proto", "udt4", "units"]),
     ("sim", &["cc", "link", "proto", "units"]),
+    ("reproduce", &["link", "sim", "units"]),
     ("emu", &["link", "os", "units"]),
     (
         "node",
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "transfer", "units",
         ],
     ),
-    ("cli", &["emu", "link", "loss", "node", "os", "plan", "sim", "units"]),
+    ("cli", &["emu", "link", "loss", "node", "os", "plan", "reproduce", "sim", "units"]),
 ];
 
 /// Compares the table with what the manifests name directly. Dependencies of tests are free.

@@ -8,7 +8,7 @@ use std::path::Path;
 use packtrain_node::api::{FailureKind, NodeError};
 use packtrain_node::history::{self, HistoryError, Wanted};
 use packtrain_plan::streams::{self, Options, Sample};
-use packtrain_sim::plot;
+use packtrain_reproduce::plot;
 
 use super::input::Input;
 use crate::args::PredictArgs;

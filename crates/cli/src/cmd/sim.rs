@@ -5,8 +5,9 @@ mod sbatch;
 mod signatures;
 
 use packtrain_node::api::{FailureKind, NodeError};
-use packtrain_sim::reproduce::{self, Experiment, ExperimentError};
-use packtrain_sim::{bench, plot};
+use packtrain_reproduce::plot;
+use packtrain_reproduce::{Experiment, ExperimentError};
+use packtrain_sim::bench;
 use packtrain_units::Duration;
 
 use crate::args::{SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimReproduceArgs};
@@ -53,8 +54,8 @@ fn jobs(asked: Option<u32>) -> usize {
 }
 
 fn list(args: &SimListArgs) -> Result<Code, Exit> {
-    for name in reproduce::names() {
-        let experiment = reproduce::find(name).map_err(usage)?;
+    for name in packtrain_reproduce::names() {
+        let experiment = packtrain_reproduce::find(name).map_err(usage)?;
         let runs = experiment.scenarios.iter().map(|(_, file)| file.runs()).sum();
         sim::listed(&experiment, runs, args.json);
     }
@@ -66,9 +67,10 @@ fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
     let mut ok = true;
     let names = match &args.name {
         Some(name) => vec![name.clone()],
-        None => reproduce::names().into_iter().map(str::to_owned).collect(),
+        None => packtrain_reproduce::names().into_iter().map(str::to_owned).collect(),
     };
-    let experiments: Result<Vec<_>, _> = names.iter().map(|name| reproduce::find(name)).collect();
+    let experiments: Result<Vec<_>, _> =
+        names.iter().map(|name| packtrain_reproduce::find(name)).collect();
     for experiment in experiments.map_err(usage)? {
         if args.quick && !experiment.quick {
             continue;
@@ -87,7 +89,7 @@ fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
         }
         bar.inc(1);
     };
-    let result = reproduce::reproduce(experiment, jobs(args.jobs), &mut told);
+    let result = packtrain_reproduce::reproduce(experiment, jobs(args.jobs), &mut told);
     bar.finish_and_clear();
     let result = result.map_err(|error: ExperimentError| usage(error))?;
     if let Some(path) = &args.plot {
@@ -101,7 +103,9 @@ fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
         figure.write(&dir.join("plot.svg")).map_err(unwritable)?;
         let path = dir.join("README.md");
         let readme = std::fs::read_to_string(&path).unwrap_or_default();
-        if let Some(new) = reproduce::spliced(&readme, &reproduce::table(&result)) {
+        if let Some(new) =
+            packtrain_reproduce::spliced(&readme, &packtrain_reproduce::table(&result))
+        {
             std::fs::write(&path, new)
                 .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
         }

@@ -1,11 +1,11 @@
 //! What `sim` tells.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use packtrain_reproduce::signatures::Family;
+use packtrain_reproduce::{Experiment, Reproduced};
 use packtrain_sim::bench::Bench;
 use packtrain_sim::file::ScenarioFile;
-use packtrain_sim::reproduce::{Experiment, Reproduced};
 use packtrain_sim::results::{FlowRow, RunRow};
-use packtrain_sim::signatures::Family;
 use packtrain_units::DataRate;
 use serde::Serialize;
 

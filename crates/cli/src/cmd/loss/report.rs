@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use packtrain_loss::train::{BANDS, FamilyTally, Judgement, Kind, Tally};
 use packtrain_loss::{Cause, Model};
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 /// Verdicts in the order of the tables' columns.
 const VERDICTS: [Cause; 5] =

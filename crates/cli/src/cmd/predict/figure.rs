@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use packtrain_plan::streams::{Prediction, Sample};
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 use packtrain_units::DataRate;
 
 /// The models that are drawn if they are valid: each of another kind.

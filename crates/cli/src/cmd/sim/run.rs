@@ -5,11 +5,12 @@ use std::io::{BufWriter, Write as _};
 use std::ops::Range;
 use std::path::Path;
 
+use packtrain_reproduce::plot;
 use packtrain_sim::file::ScenarioFile;
 use packtrain_sim::outcome::Outcome;
 use packtrain_sim::results::{self, FlowRow, RunRow};
 use packtrain_sim::spec::Scenario;
-use packtrain_sim::{Progress, plot, sweep};
+use packtrain_sim::{Progress, sweep};
 use packtrain_units::Duration;
 
 use super::{jobs, plot_name, sbatch, unwritable, usage};

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use packtrain_sim::signatures::{FAMILIES, Family, Record, Region, find, generate};
+use packtrain_reproduce::signatures::{FAMILIES, Family, Record, Region, find, generate};
 use packtrain_sim::sweep::in_order_of;
 
 use super::{jobs, unwritable, usage};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use packtrain_plan::streams::{Model, Options, best_fitted, predict};
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 use crate::study::{COMPARED, Curve, Row, WAYS, first_four, mbps};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 /// The two remarks of a README.md.
 const BEGIN: &str = "<!-- numbers: written by the example lsl_planner -->";

@@ -3,18 +3,27 @@
 //!
 //! The folders of `experiments/` are part of the program, so that it knows them everywhere; a
 //! path names any other folder of the same shape.
+//!
+//! Beside them is what experiments and the command are drawn with ([`plot`]), the losses that
+//! classifiers are trained and tested on ([`signatures`]), and the paper's simulation that has
+//! no network ([`direct`]). The simulator needs none of it.
 
 mod csv;
+pub mod direct;
 mod embedded;
 mod expression;
 mod figure;
 mod folder;
 mod group;
+pub mod plot;
+pub mod signatures;
 mod table;
 mod trend;
 
 use std::collections::BTreeMap;
 
+use packtrain_sim::results::RunRow;
+use packtrain_sim::sweep::{RunError, sweep};
 use serde::Serialize;
 
 pub use csv::{Bound, Expected, PaperRow};
@@ -22,8 +31,6 @@ pub use folder::{DerivedSpec, Experiment, ExperimentError, PlotSpec, RowSpec};
 pub use table::{spliced, table};
 
 use crate::plot::{Figure, Panel, comparison};
-use crate::results::RunRow;
-use crate::sweep::{RunError, sweep};
 use group::Seen;
 
 /// One number of a paper, and ours.
@@ -151,7 +158,7 @@ pub fn reproduce(
     for (name, file) in &experiment.scenarios {
         let rules: Vec<_> = experiment.rows.iter().filter(|row| row.scenario == *name).collect();
         let mut failed = None;
-        let mut hear = |run, outcome: crate::outcome::Outcome| {
+        let mut hear = |run, outcome: packtrain_sim::outcome::Outcome| {
             let row = RunRow::new(&outcome, run, file.settings(run));
             let seen = Seen { row: &row, outcome: &outcome };
             for rule in &rules {

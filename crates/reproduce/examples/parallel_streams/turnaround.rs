@@ -1,6 +1,6 @@
 //! `experiments/parallel-streams-turnaround`: a table and a plot of the measured times.
 
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 use crate::Failure;
 

@@ -1,13 +1,12 @@
 //! The figures that the command makes.
 
+use packtrain_sim::outcome::{Outcome, Sample};
+use packtrain_sim::results::{RunRow, value_of};
 use packtrain_units::DataRate;
-
-use crate::outcome::{Outcome, Sample};
-use crate::reproduce::Row;
-use crate::results::{RunRow, value_of};
 
 use super::ticks::short;
 use super::{Axis, Figure, Panel, Series, Style};
+use crate::Row;
 
 /// More curves than this in one picture tell nobody anything.
 const MOST_CURVES: usize = 8;

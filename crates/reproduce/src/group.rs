@@ -1,10 +1,9 @@
 //! Goodputs of several flows as one number: over the whole run, or over a span of it where the
 //! scenario samples.
 
+use packtrain_sim::outcome::{Outcome, Sample};
+use packtrain_sim::results::RunRow;
 use packtrain_units::Duration;
-
-use crate::outcome::{Outcome, Sample};
-use crate::results::RunRow;
 
 /// A run as formulas see it.
 pub(super) struct Seen<'a> {

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use packtrain_net::udp::{RecvSlab, UdpSocket};
 use packtrain_os::clock;
-use packtrain_sim::signatures::{Delay, Lost, Record, rise, runs};
+use packtrain_reproduce::signatures::{Delay, Lost, Record, rise, runs};
 use packtrain_units::{ByteCount, DataRate, Duration, Time, parse_duration, parse_rate};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -169,7 +169,7 @@ fn cells(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::Found;
+    use crate::Found;
 
     #[test]
     fn tables_are_read() {

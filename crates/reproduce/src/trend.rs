@@ -1,7 +1,7 @@
 //! How often UDT's receiver is wrong about the delay: its verdicts against the queue's truth
 //! (type 1 and type 2 errors of Gu and Grossman, section IV.D).
 
-use crate::outcome::Wait;
+use packtrain_sim::outcome::Wait;
 
 use super::group::Seen;
 

@@ -1,7 +1,7 @@
 //! The experiments of papers that take seconds, as `packtrain sim reproduce --all --quick` plays
 //! them.
 
-use packtrain_sim::reproduce::{find, names, reproduce};
+use packtrain_reproduce::{find, names, reproduce};
 
 #[test]
 fn quick_experiments_agree_with_their_papers() {

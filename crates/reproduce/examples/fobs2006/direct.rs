@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use packtrain_loss::{Classifier, Model};
-use packtrain_sim::direct::{Outcome, Physical, Virtual, run};
+use packtrain_reproduce::direct::{Outcome, Physical, Virtual, run};
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use crate::judge::{Judged, Who, judge};

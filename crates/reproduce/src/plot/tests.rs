@@ -1,10 +1,10 @@
+use packtrain_sim::file::Setting;
+use packtrain_sim::outcome::{FlowOutcome, Outcome, Sample};
+use packtrain_sim::results::RunRow;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::*;
-use crate::file::Setting;
-use crate::outcome::{FlowOutcome, Outcome, Sample};
-use crate::reproduce::{Bound, Found, Row};
-use crate::results::RunRow;
+use crate::{Bound, Found, Row};
 
 fn sawtooth() -> Outcome {
     let flow = |name: &str, cc: &str| FlowOutcome {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use packtrain_sim::file::{FileError, ScenarioFile, Setting};
+use packtrain_sim::outcome::Outcome;
+use packtrain_sim::results::RunRow;
+use packtrain_sim::sweep::RunError;
 use serde::Deserialize;
 
 use super::csv::{self, Expected, PaperRow};
 use super::expression;
 use super::group::Seen;
-use crate::file::{FileError, ScenarioFile, Setting};
-use crate::outcome::Outcome;
-use crate::results::RunRow;
-use crate::sweep::RunError;
 
 /// What is wrong with an experiment.
 #[derive(Debug, thiserror::Error)]

@@ -80,7 +80,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Bound, Found, PaperRow, Row};
+    use crate::{Bound, Found, PaperRow, Row};
 
     #[test]
     fn numbers_are_short() {

@@ -6,9 +6,10 @@
 //! `{PATH}` a setting of the sweep. There are + - * / ^, parentheses, sqrt, log and min, max; and
 //! goodputs of several flows as one number: `total(udt*)`, `sd(udt*, 20, 30)`, see `group`.
 
+use packtrain_sim::results::{FlowRow, LinkRow, RunRow};
+
 use super::group::{Group, Seen, ahead};
 use super::trend::Trend;
-use crate::results::{FlowRow, LinkRow, RunRow};
 
 /// Deeper formulas are refused.
 const DEEPEST: u32 = 50;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use packtrain_loss::{Cause, Model, paper};
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 use crate::judge::{Judged, Who};
 

@@ -1,9 +1,10 @@
 //! The figure of an experiment, from its runs.
 
+use packtrain_sim::outcome::Sample;
+
 use super::expression;
 use super::folder::{Experiment, ExperimentError, PlotSpec, filled, meant};
 use super::group::{Seen, matches};
-use crate::outcome::Sample;
 use crate::plot::{Axis, Figure, Panel, Series, Style};
 
 /// Most series in a panel.

@@ -1,7 +1,8 @@
-use super::*;
-use crate::file::Setting;
-use crate::outcome::{FlowOutcome, LinkOutcome, Outcome, Sample};
+use packtrain_sim::file::Setting;
+use packtrain_sim::outcome::{FlowOutcome, LinkOutcome, Outcome, Sample};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::*;
 
 fn run() -> (RunRow, Outcome) {
     let flow = |name: &str, mbps| FlowOutcome {

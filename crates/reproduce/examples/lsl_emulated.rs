@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use packtrain_sim::plot::{Axis, Figure, Panel, Series, Style};
+use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 type Failure = Box<dyn std::error::Error>;
 
