@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::http_answer`.
+//! See `packtrain_stores::fuzzing::http_answer`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::http_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::http_answer(data));

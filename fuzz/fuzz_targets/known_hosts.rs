@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::known_hosts`.
+//! See `packtrain_identity::fuzzing::known_hosts`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::known_hosts(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::known_hosts(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::offer`.
+//! See `packtrain_runtime::fuzzing::offer`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::offer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::offer(data));

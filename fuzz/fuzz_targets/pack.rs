@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::pack`.
+//! See `packtrain_runtime::fuzzing::pack`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::pack(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::pack(data));

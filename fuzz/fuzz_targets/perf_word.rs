@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::perf_word`.
+//! See `packtrain_perf::fuzzing::perf_word`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::perf_word(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::perf_word(data));

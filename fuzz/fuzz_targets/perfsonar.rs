@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::perfsonar`.
+//! See `packtrain_client::fuzzing::perfsonar`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::perfsonar(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::perfsonar(data));

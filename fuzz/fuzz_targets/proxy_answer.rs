@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::proxy_answer`.
+//! See `packtrain_stores::fuzzing::proxy_answer`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::proxy_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::proxy_answer(data));

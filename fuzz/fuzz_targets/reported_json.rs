@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::reported_json`.
+//! See `packtrain_runtime::fuzzing::reported_json`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::reported_json(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::reported_json(data));

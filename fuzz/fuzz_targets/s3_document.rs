@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::s3_document`.
+//! See `packtrain_stores::fuzzing::s3_document`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::s3_document(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::s3_document(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::session_request`.
+//! See `packtrain_runtime::fuzzing::session_request`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::session_request(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::session_request(data));

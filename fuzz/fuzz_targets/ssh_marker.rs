@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::ssh_marker`.
+//! See `packtrain_runtime::fuzzing::ssh_marker`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::ssh_marker(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::ssh_marker(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::stream_frames`.
+//! See `packtrain_runtime::fuzzing::stream_frames`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::stream_frames(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::stream_frames(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::stream_name`.
+//! See `packtrain_runtime::fuzzing::stream_name`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::stream_name(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::stream_name(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! See `packtrain_node::fuzzing::ticket_file`.
+//! See `packtrain_identity::fuzzing::ticket_file`.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::node::ticket_file(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packtrain_fuzz::product::ticket_file(data));

@@ -11,12 +11,21 @@ pub mod session;
 pub mod spool;
 pub mod udt4;
 
+/// Bodies for parsers that are private to the crates of the product.
+pub mod product {
+    pub use packtrain_client::fuzzing::*;
+    pub use packtrain_diagnose::fuzzing::*;
+    pub use packtrain_identity::fuzzing::*;
+    pub use packtrain_perf::fuzzing::*;
+    pub use packtrain_runtime::fuzzing::*;
+    pub use packtrain_stores::fuzzing::*;
+}
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-// Parsers that are private there: their bodies are too.
-pub use packtrain_node::fuzzing as node;
-use packtrain_node::{authorized::AuthorizedKeys, location::Location, tickets::Ticket};
+use packtrain_identity::authorized::AuthorizedKeys;
+use packtrain_identity::tickets::Ticket;
 use packtrain_object::{
     ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, Layout, Mtime, Record, RelPath,
 };
@@ -24,6 +33,7 @@ use packtrain_plan::streams::{predict, samples_from_csv};
 use packtrain_proto::{
     Datagrams, Flow, FlowConfig, FlowKeys, Placed, Placement, Role, Suite, Transmit,
 };
+use packtrain_service::location::Location;
 use packtrain_transfer::message::{Decoder, Hello, Message, Options, encode};
 use packtrain_units::{ByteCount, Offset, Time};
 
@@ -56,23 +66,45 @@ pub const TARGETS: &[Target] = &[
     Target { name: "loss", body: loss::loss, seeds: loss::loss_seeds },
     Target {
         name: "session_request",
-        body: node::session_request,
-        seeds: node::session_request_seeds,
+        body: product::session_request,
+        seeds: product::session_request_seeds,
     },
-    Target { name: "offer", body: node::offer, seeds: node::offer_seeds },
-    Target { name: "perf_word", body: node::perf_word, seeds: node::perf_word_seeds },
-    Target { name: "reported_json", body: node::reported_json, seeds: node::reported_json_seeds },
-    Target { name: "stream_frames", body: node::stream_frames, seeds: node::stream_frames_seeds },
-    Target { name: "stream_name", body: node::stream_name, seeds: node::stream_name_seeds },
-    Target { name: "pack", body: node::pack, seeds: node::pack_seeds },
-    Target { name: "http_answer", body: node::http_answer, seeds: node::http_answer_seeds },
-    Target { name: "proxy_answer", body: node::proxy_answer, seeds: node::proxy_answer_seeds },
-    Target { name: "s3_document", body: node::s3_document, seeds: node::s3_document_seeds },
-    Target { name: "s3_profile", body: node::s3_profile, seeds: node::s3_profile_seeds },
-    Target { name: "perfsonar", body: node::perfsonar, seeds: node::perfsonar_seeds },
-    Target { name: "known_hosts", body: node::known_hosts, seeds: node::known_hosts_seeds },
-    Target { name: "ticket_file", body: node::ticket_file, seeds: node::ticket_file_seeds },
-    Target { name: "ssh_marker", body: node::ssh_marker, seeds: node::ssh_marker_seeds },
+    Target { name: "offer", body: product::offer, seeds: product::offer_seeds },
+    Target { name: "perf_word", body: product::perf_word, seeds: product::perf_word_seeds },
+    Target {
+        name: "reported_json",
+        body: product::reported_json,
+        seeds: product::reported_json_seeds,
+    },
+    Target {
+        name: "stream_frames",
+        body: product::stream_frames,
+        seeds: product::stream_frames_seeds,
+    },
+    Target { name: "stream_name", body: product::stream_name, seeds: product::stream_name_seeds },
+    Target { name: "pack", body: product::pack, seeds: product::pack_seeds },
+    Target { name: "http_answer", body: product::http_answer, seeds: product::http_answer_seeds },
+    Target {
+        name: "proxy_answer",
+        body: product::proxy_answer,
+        seeds: product::proxy_answer_seeds,
+    },
+    Target { name: "s3_document", body: product::s3_document, seeds: product::s3_document_seeds },
+    Target { name: "s3_profile", body: product::s3_profile, seeds: product::s3_profile_seeds },
+    Target { name: "perfsonar", body: product::perfsonar, seeds: product::perfsonar_seeds },
+    Target { name: "known_hosts", body: product::known_hosts, seeds: product::known_hosts_seeds },
+    Target { name: "ticket_file", body: product::ticket_file, seeds: product::ticket_file_seeds },
+    Target {
+        name: "reported_evidence",
+        body: product::reported_evidence,
+        seeds: product::reported_evidence_seeds,
+    },
+    Target {
+        name: "bootstrap_line",
+        body: product::bootstrap_line,
+        seeds: product::bootstrap_line_seeds,
+    },
+    Target { name: "ssh_marker", body: product::ssh_marker, seeds: product::ssh_marker_seeds },
     Target { name: "sink_machine", body: machines::sink_machine, seeds: machines::seeds },
     Target { name: "source_machine", body: machines::source_machine, seeds: machines::seeds },
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
@@ -346,7 +378,7 @@ fn samples_seeds() -> Vec<Vec<u8>> {
 }
 
 fn ticket_seeds() -> Vec<Vec<u8>> {
-    let key = packtrain_node::pubkey::PublicKey([5; 32]);
+    let key = packtrain_identity::pubkey::PublicKey([5; 32]);
     vec![Ticket::new([1; 16], key.fingerprint()).to_text().into_bytes(), b"pt1-AAAA".to_vec()]
 }
 

@@ -1,7 +1,7 @@
 //! Headers of sessions, depots' answers, and depots' rules.
 
 use packtrain_net::tcp::Identity;
-use packtrain_node::api::AllowRule;
+use packtrain_service::address_policy::AllowRule;
 use packtrain_session::echo::EchoHead;
 use packtrain_session::hop::{FRAME_HEAD, Frame, Hello};
 use packtrain_session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, SessionId};

@@ -26,7 +26,7 @@ mod stores;
 
 use std::ffi::OsString;
 
-use packtrain_node::config::{Dirs, Policy};
+use packtrain_identity::config::{Dirs, Policy};
 
 use crate::args::{Command, Parsed};
 use crate::exit::{Code, Exit};
@@ -62,7 +62,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
 
 /// The site's ceilings. Without a home directory there is still a site.
 fn policy() -> Result<Policy, Exit> {
-    let site = std::path::PathBuf::from(packtrain_node::config::SITE);
+    let site = std::path::PathBuf::from(packtrain_identity::config::SITE);
     let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {
         config: std::path::PathBuf::new(),
         state: std::path::PathBuf::new(),

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use packtrain_node::api::{FailureKind, NodeError, Outcome};
-use packtrain_node::config::ConfigError;
+use packtrain_identity::config::ConfigError;
+use packtrain_service::{FailureKind, NodeError, Outcome};
 
 use crate::out::{clean, done};
 

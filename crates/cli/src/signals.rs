@@ -2,7 +2,7 @@
 //! third). One that was
 //! ignored when the command began (`nohup`, a job behind `&`) stays ignored.
 
-use packtrain_node::api::StopHandle;
+use packtrain_service::StopHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;

@@ -73,7 +73,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
 /// The program that gives and takes, built on first use.
 fn generator() -> Result<String> {
     let mut build = sh::cargo();
-    build.args(["build", "--release", "--locked", "-p", "packtrain-node", "--example", "session"]);
+    build.args(["build", "--release", "--locked", "-p", "packtrain-depot", "--example", "session"]);
     sh::run(&mut build)?;
     let path = sh::target_dir().join("release/examples/session");
     Ok(path.canonicalize()?.to_string_lossy().into_owned())

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
-use packtrain_node::api::{HopTransport, Place, PortRange, TransportChoice};
+use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
 use packtrain_units::{DataRate, Duration};
 
 use super::keep::KeepArgs;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::{AllowRule, Place, PortRange};
+use packtrain_service::address_policy::AllowRule;
+use packtrain_service::{Place, PortRange};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::values::{self, Buffer};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use packtrain_node::history::{Keep, Place, Retention, Where};
+use packtrain_service::history::{Keep, Place, Retention, Where};
 use packtrain_units::Duration;
 
 use super::values;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use packtrain_node::api::{PortRange, TransportChoice};
+use packtrain_service::{PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::common::TicketArg;

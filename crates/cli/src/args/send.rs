@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::Place;
-use packtrain_node::deposit::DepotPlan;
+use packtrain_client::deposit::DepotPlan;
+use packtrain_service::Place;
 use packtrain_units::{DataRate, Duration};
 
 use super::values::{self, Buffer};

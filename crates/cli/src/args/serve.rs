@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_node::api::{AllowRule, PortRange};
+use packtrain_service::PortRange;
+use packtrain_service::address_policy::AllowRule;
 use packtrain_units::{DataRate, Duration};
 
 use super::{KeepArgs, values};

@@ -11,7 +11,7 @@ use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use packtrain_node::config::{ConfigFile, Dirs, Setting};
+use packtrain_identity::config::{ConfigFile, Dirs, Setting};
 
 use crate::exit::Exit;
 

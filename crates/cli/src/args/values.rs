@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use packtrain_node::api::{AllowError, AllowRule, HopTransport, Place, PortRange, TransportChoice};
-use packtrain_node::deposit::{DepotPlan, PlanError};
+use packtrain_client::deposit::{DepotPlan, PlanError};
+use packtrain_service::address_policy::{AllowError, AllowRule};
+use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration, date};
 
 use super::history::When;

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use packtrain_node::api::{CleanRequest, FailureKind, Location, NodeError};
+use packtrain_client::clean::CleanRequest;
+use packtrain_service::{FailureKind, Location, NodeError};
 
 use crate::args::CleanArgs;
 use crate::exit::{Code, Exit};
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Code, Exit> {
     }
     let request = CleanRequest { place, dry_run: args.dry_run, all_owners: args.all_owners };
     let mut tell = |left: &_| clean::leftover(left, args.dry_run, args.json);
-    let summary = packtrain_node::clean::run(&request, &mut tell)?;
+    let summary = packtrain_client::clean::run(&request, &mut tell)?;
     let code = if summary.failed > 0 { SOME_FAILED } else { Code::DONE };
     clean::summary(&summary, args.dry_run, args.json.then_some(code));
     Ok(code)

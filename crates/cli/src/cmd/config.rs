@@ -1,6 +1,6 @@
 //! `config show`.
 
-use packtrain_node::config::{Dirs, Policy};
+use packtrain_identity::config::{Dirs, Policy};
 use serde::Serialize;
 
 use crate::args::{self, ConfigArgs, ConfigCommand, Origin, Settings};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::ArgMatches;
-use packtrain_node::api::{
+use packtrain_service::{
     CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, NodeError, Outcome, Resume,
 };
 use packtrain_units::DataRate;
@@ -61,7 +61,7 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     fn go(&self, request: CpRequest) -> Code {
-        self.go_by(request, |request, teller| packtrain_node::cp::run(request, teller))
+        self.go_by(request, |request, teller| packtrain_client::cp::run(request, teller))
     }
 
     /// Runs `copy`, which does what is asked for.
@@ -149,7 +149,7 @@ fn direction(request: &CpRequest) -> &'static str {
 
 /// Says how to go on.
 pub(super) fn say_command(command: &str) {
-    let hidden = command.contains(packtrain_node::weburl::REDACTED);
+    let hidden = command.contains(packtrain_service::weburl::REDACTED);
     let hint = if hidden { " (with the secrets put back into the address)" } else { "" };
     say(&format!("to go on where it ended, run{hint}:\n  {command}"));
 }

@@ -1,10 +1,10 @@
 //! `packtrain demo`.
 
 use clap::ArgMatches;
-use packtrain_node::api::StopHandle;
-use packtrain_node::demo;
-use packtrain_node::demo::to::{self, ToRequest};
-use packtrain_node::demo::wan::{self, EndRequest, NearRequest};
+use packtrain_demo as demo;
+use packtrain_demo::to::{self, ToRequest};
+use packtrain_demo::wan::{self, EndRequest, NearRequest};
+use packtrain_service::StopHandle;
 
 use crate::args::{DemoArgs, DemoEnd};
 use crate::exit::{Code, Exit};

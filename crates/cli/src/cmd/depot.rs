@@ -1,6 +1,7 @@
 //! `depot`.
 
-use packtrain_node::api::{DepotClique, DepotLimits, DepotRequest, DepotSpool, StopHandle};
+use packtrain_depot::{DepotClique, DepotLimits, DepotRequest, DepotSpool};
+use packtrain_service::StopHandle;
 
 use crate::args::DepotArgs;
 use crate::exit::{Code, Exit};
@@ -48,6 +49,6 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch(&stop, true);
-    packtrain_node::depot::run(request, &Station { json: args.json })?;
+    packtrain_depot::run(request, &Station { json: args.json })?;
     Ok(Code::DONE)
 }

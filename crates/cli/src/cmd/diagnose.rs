@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use packtrain_node::api::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
-use packtrain_node::diagnose::{Which, find, judge, probe};
+use packtrain_client::probe::probe;
+use packtrain_diagnose::{Which, find, judge};
+use packtrain_service::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 
 use super::request;
 use crate::args::DiagnoseArgs;

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use packtrain_emu::{Child, DeviceKind, EmuError, Node, Plan, Topology, Wire};
 use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig};
-use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, NodeError};
 use packtrain_sim::file::ScenarioFile;
 use packtrain_units::{ByteCount, DataRate, Duration};
 

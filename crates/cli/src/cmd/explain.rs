@@ -1,7 +1,7 @@
 //! `--explain`: what was settled before the transfer and what it turned out to be. Why a
 //! transport was chosen on the way is told by those who chose it.
 
-use packtrain_node::api::{
+use packtrain_service::{
     CpRequest, Location, LossCause, Outcome, Resume, StreamsReport, TransportChoice,
 };
 use packtrain_units::DataRate;

@@ -1,4 +1,4 @@
-use packtrain_node::api::TransportShare;
+use packtrain_service::TransportShare;
 use packtrain_units::{ByteCount, Duration};
 
 use super::*;

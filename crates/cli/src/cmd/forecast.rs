@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use packtrain_node::api::{FailureKind, NodeError, Place};
-use packtrain_node::forecast::{
+use packtrain_client::forecast::{
     Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
 };
-use packtrain_node::history::{HistoryError, Keep};
 use packtrain_os::clock;
+use packtrain_service::history::{HistoryError, Keep};
+use packtrain_service::{FailureKind, NodeError, Place};
 
 use super::input::Input;
 use crate::args::{ForecastArgs, When};

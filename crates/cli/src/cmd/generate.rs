@@ -1,6 +1,6 @@
 //! `completions` and `man`, from the definitions that read the command line.
 
-use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, NodeError};
 
 use crate::args::{self, CompletionArgs, ManArgs};
 use crate::exit::{Code, Exit};

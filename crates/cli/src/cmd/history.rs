@@ -1,8 +1,8 @@
 //! `history`: what became of transfers.
 
-use packtrain_node::api::{FailureKind, NodeError};
-use packtrain_node::history::{Row, Wanted, find};
 use packtrain_os::clock;
+use packtrain_service::history::{Row, Wanted, find};
+use packtrain_service::{FailureKind, NodeError};
 
 use crate::args::{Export, HistoryArgs, When};
 use crate::exit::{Code, Exit, say};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use packtrain_node::api::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, NodeError};
 
 use crate::exit::Exit;
 use crate::out;

@@ -1,9 +1,9 @@
 //! `key`.
 
-use packtrain_node::api::{FailureKind, NodeError};
-use packtrain_node::config::Dirs;
-use packtrain_node::knownhosts::KnownHosts;
-use packtrain_node::location::{DEFAULT_PORT, host_and_port};
+use packtrain_identity::config::Dirs;
+use packtrain_identity::knownhosts::KnownHosts;
+use packtrain_service::location::{DEFAULT_PORT, host_and_port};
+use packtrain_service::{FailureKind, NodeError};
 use serde::Serialize;
 
 use crate::args::{KeyArgs, KeyCommand};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &KeyArgs) -> Result<Code, Exit> {
 }
 
 fn show(json: bool) -> Result<Code, Exit> {
-    let key = packtrain_node::keys::show()?;
+    let key = packtrain_identity::keys::show().map_err(packtrain_service::NodeError::from)?;
     if json {
         let path = key.path.display().to_string();
         json_line(&Shown { path, public: &key.public, fingerprint: &key.fingerprint });

@@ -1,7 +1,7 @@
 //! `perf`.
 
 use clap::ArgMatches;
-use packtrain_node::api::{
+use packtrain_service::{
     FailureKind, PerfClientRequest, PerfOutcome, PerfServerRequest, StopHandle, TransportChoice,
 };
 
@@ -35,7 +35,11 @@ fn server(args: PerfServerArgs, matches: &ArgMatches) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
-    packtrain_node::perf::server(request, &Station { json: args.json, client: false })?;
+    let station = Station { json: args.json, client: false };
+    match request.transport {
+        TransportChoice::Udt4 => packtrain_udt4_service::perf_server(&request, &station)?,
+        _ => packtrain_server::perf(request, &station)?,
+    }
     Ok(Code::DONE)
 }
 
@@ -72,7 +76,11 @@ fn client(args: PerfClientArgs) -> Code {
         Ok(request) => {
             signals::watch(&stop, false);
             let station = Station { json, client: true };
-            packtrain_node::perf::client(request, &station).unwrap_or_else(PerfOutcome::from)
+            let outcome = match request.transport {
+                TransportChoice::Udt4 => packtrain_udt4_service::perf_client(request, &station),
+                _ => packtrain_perf::client(request, &station),
+            };
+            outcome.unwrap_or_else(PerfOutcome::from)
         }
         Err(exit) => PerfOutcome::from(exit.into_error()),
     };

@@ -5,10 +5,10 @@ mod figure;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use packtrain_node::api::{FailureKind, NodeError};
-use packtrain_node::history::{self, HistoryError, Wanted};
 use packtrain_plan::streams::{self, Options, Sample};
 use packtrain_reproduce::plot;
+use packtrain_service::history::{self, HistoryError, Wanted};
+use packtrain_service::{FailureKind, NodeError};
 
 use super::input::Input;
 use crate::args::PredictArgs;

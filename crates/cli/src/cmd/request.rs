@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 
 use clap::ArgMatches;
-use packtrain_node::api::{
-    CpRequest, HopTransport, Location, MOST_DEPOTS, NodeError, Options, Resume, Routes,
-    SshSettings, StopHandle, TransportChoice,
+use packtrain_identity::config::Policy;
+use packtrain_identity::tickets::Ticket;
+use packtrain_runtime::ways::MOST_DEPOTS;
+use packtrain_service::{
+    CpRequest, HopTransport, Location, NodeError, Options, Resume, SshSettings, StopHandle,
+    TransportChoice,
 };
-use packtrain_node::config::Policy;
-use packtrain_node::tickets::Ticket;
 use packtrain_units::{DataRate, Duration};
 
 use super::{files_from, stores};
@@ -152,7 +153,6 @@ fn request(
         tcp_cc: transport.tcp_cc.clone(),
         tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
         hops: hops(&transport.hops, via.len())?,
-        routes: Routes::default(),
         via,
         depots,
         background: transport.background,
@@ -176,8 +176,8 @@ fn request(
 
 /// What the site's policy has to say about a choice.
 pub(crate) fn allow(policy: &Policy, transport: TransportChoice, new: bool) -> Result<(), Exit> {
-    let refused = |e: packtrain_node::config::PolicyError| {
-        NodeError::new(packtrain_node::api::FailureKind::NotAuthorised, e.to_string())
+    let refused = |e: packtrain_identity::config::PolicyError| {
+        NodeError::new(packtrain_service::FailureKind::NotAuthorised, e.to_string())
     };
     policy.check_transport(transport.name()).map_err(refused)?;
     policy.check_new_host(new).map_err(refused)?;

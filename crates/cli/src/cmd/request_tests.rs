@@ -1,5 +1,5 @@
 use clap::FromArgMatches as _;
-use packtrain_node::api::PortRange;
+use packtrain_service::PortRange;
 use packtrain_units::ByteCount;
 
 use super::*;
@@ -123,7 +123,7 @@ fn what_would_do_nothing_is_refused() {
 
 #[test]
 fn a_ticket_comes_from_a_file_or_the_line_and_is_not_shown() {
-    let ticket = Ticket::new([7; 16], packtrain_node::pubkey::Fingerprint([9; 32]));
+    let ticket = Ticket::new([7; 16], packtrain_identity::pubkey::Fingerprint([9; 32]));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("ticket");
     ticket.write(&path).expect("the directory can be written");

@@ -5,11 +5,11 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::ArgMatches;
-use packtrain_node::api::{
-    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, Routes, SshSettings,
-    StopHandle, TransportChoice,
+use packtrain_client::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
+use packtrain_service::{
+    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, SshSettings, StopHandle,
+    TransportChoice,
 };
-use packtrain_node::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
 use packtrain_units::Duration;
 
 use super::cp::{Run, failed, say_command};
@@ -154,7 +154,6 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         via: Vec::new(),
         depots: Vec::new(),
         hops: Vec::new(),
-        routes: Routes::default(),
         background: false,
         ssh: SshSettings {
             command: vec!["ssh".to_owned()],

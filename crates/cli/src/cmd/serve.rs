@@ -1,8 +1,8 @@
 //! `serve`.
 
-use packtrain_node::api::{
-    ClientLimits, ServeRequest, StopHandle, TransportChoice, Udt4ServeRequest,
-};
+use packtrain_server::{ClientLimits, ServeRequest};
+use packtrain_service::{StopHandle, TransportChoice};
+use packtrain_udt4_service::Udt4ServeRequest;
 
 use crate::args::ServeArgs;
 use crate::exit::{Code, Exit};
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
     if args.stdio {
         // The caller hears of the end over the pipe; words on stderr would only disturb it.
         signals::watch(&stop, true);
-        packtrain_node::serve::stdio(stop.clone())?;
+        packtrain_server::stdio(stop.clone())?;
         return Ok(stop.requested().map_or(Code::DONE, Code::signal));
     }
     if let Some(listen) = &args.udt4 {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch_server(&stop);
-    packtrain_node::serve::run(request, &Station { json: args.json, client: false })?;
+    packtrain_server::run(request, &Station { json: args.json, client: false })?;
     // A server that ends because it was asked to has done what it is for.
     Ok(Code::DONE)
 }
@@ -66,6 +66,6 @@ fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Ex
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
-    packtrain_node::udt4::serve(request, &Station { json: args.json, client: false })?;
+    packtrain_udt4_service::serve(request, &Station { json: args.json, client: false })?;
     Ok(Code::DONE)
 }

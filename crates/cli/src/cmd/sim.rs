@@ -4,9 +4,9 @@ mod run;
 mod sbatch;
 mod signatures;
 
-use packtrain_node::api::{FailureKind, NodeError};
 use packtrain_reproduce::plot;
 use packtrain_reproduce::{Experiment, ExperimentError};
+use packtrain_service::{FailureKind, NodeError};
 use packtrain_sim::bench;
 use packtrain_units::Duration;
 

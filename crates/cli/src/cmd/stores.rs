@@ -1,6 +1,6 @@
 //! What goes with places on other people's servers and what does not.
 
-use packtrain_node::api::{CpRequest, Location};
+use packtrain_service::{CpRequest, Location};
 
 use super::request::first_given;
 use crate::exit::Exit;

@@ -1,6 +1,6 @@
 //! What `clean` prints.
 
-use packtrain_node::api::{CleanSummary, Leftover, LeftoverFate, LeftoverKind};
+use packtrain_client::clean::{CleanSummary, Leftover, LeftoverFate, LeftoverKind};
 use serde::Serialize;
 
 use super::{clean, json_line, line, shown};

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use packtrain_node::api::{
-    DepotKept, DepotReporter, DepotSession, DepotStats, Notice, NoticeLevel, SpoolStats,
-};
+use packtrain_depot::{DepotKept, DepotReporter, DepotSession, DepotStats, SpoolStats};
+use packtrain_service::{Notice, NoticeLevel};
 use serde::Serialize;
 
 use super::done::seconds;

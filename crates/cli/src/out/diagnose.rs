@@ -1,6 +1,7 @@
 //! What `diagnose` says.
 
-use packtrain_node::diagnose::{Diagnosis, Record};
+use packtrain_diagnose::Diagnosis;
+use packtrain_service::evidence::Record;
 use serde::Serialize;
 
 use super::summary::time;
@@ -20,7 +21,7 @@ struct Whole<'a> {
     how_sure: &'static str,
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
-    evidence: &'a packtrain_node::diagnose::Evidence,
+    evidence: &'a packtrain_service::evidence::Evidence,
 }
 
 /// One line of JSON.

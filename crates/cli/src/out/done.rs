@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use packtrain_node::api::{
+use packtrain_service::{
     CpuUse, Failure, FailureKind, LossCause, Outcome, PerfOutcome, failure_word,
 };
 use packtrain_units::Duration;

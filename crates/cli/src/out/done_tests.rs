@@ -1,4 +1,4 @@
-use packtrain_node::api::{
+use packtrain_service::{
     StreamEnd, StreamReport, StreamsMoment, StreamsReport, Summary, TransportShare,
 };
 use packtrain_units::{ByteCount, DataRate};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use packtrain_node::forecast::{HopSeries, Outlook, Sensor};
+use packtrain_client::forecast::{HopSeries, Outlook, Sensor};
 use packtrain_units::{DataRate, date};
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What `history` prints.
 
-use packtrain_node::history::{Point, Row, Value, column_names, values};
+use packtrain_service::history::{Point, Row, Value, column_names, values};
 use packtrain_units::{ByteCount, DataRate, date};
 use serde_json::{Map, Number, Value as Json};
 

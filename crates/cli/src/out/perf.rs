@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use packtrain_node::api::{
+use packtrain_service::{
     Direction, Notice, NoticeLevel, PerfInterval, PerfOutcome, PerfReporter, ServeReporter,
     ServedTransfer,
 };

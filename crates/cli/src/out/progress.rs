@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::io::{IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use packtrain_node::api::ProgressSnapshot;
+use packtrain_service::ProgressSnapshot;
 use packtrain_units::{ByteCount, Duration};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use packtrain_node::weburl::redact;
+use packtrain_service::weburl::redact;
 
 /// How tickets of servers and of kept sessions begin.
 const TICKETS: [&str; 2] = ["pt1-", "pc1-"];

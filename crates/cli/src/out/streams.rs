@@ -1,6 +1,6 @@
 //! TCP streams for programs: part of the last line of `--json`.
 
-use packtrain_node::api::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
+use packtrain_service::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
 use packtrain_units::DataRate;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! The line for people at the end.
 
-use packtrain_node::api::{Options, Outcome};
+use packtrain_service::{Options, Outcome};
 use packtrain_units::{ByteCount, Duration};
 
 use super::clean;
@@ -110,7 +110,7 @@ fn count(n: u64, one: &str, many: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use packtrain_node::api::{Summary, TransportShare};
+    use packtrain_service::{Summary, TransportShare};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use packtrain_node::api::{FileReport, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+use packtrain_service::{FileReport, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 use serde::Serialize;
 
 use super::done::Cause;

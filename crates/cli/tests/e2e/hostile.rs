@@ -353,7 +353,7 @@ fn call_at_random(dice: &mut Dice, channel: Vec<u8>, here: &str) -> impl FnOnce(
 fn random_callers_over_stdio() {
     let mut dice = Dice::new("random_callers_over_stdio");
     let victim = Victim::new();
-    let channel = packtrain_node::sample_request(None);
+    let channel = packtrain_runtime::sample_request(None);
     for session in 0..SESSIONS {
         let what = format!("session {session}");
         let act = call_at_random(&mut dice, channel.clone(), ".");
@@ -382,7 +382,7 @@ fn random_callers_at_a_server() {
 #[test]
 fn a_called_sink_takes_what_its_caller_asked_of_a_third_machine() {
     let victim = Victim::new();
-    let channel = packtrain_node::sample_request(None);
+    let channel = packtrain_runtime::sample_request(None);
     for (name, entries) in attacks() {
         let open = open(Role::Sink, ".", channel.clone(), true);
         let fallen = victim.serve_stdio(|peer| {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use packtrain_loss::train::{Judge, Trainer};
 use packtrain_loss::{Labelled, Model, Provenance, Split, WordLength, read};
-use packtrain_node::api::FailureKind;
+use packtrain_service::FailureKind;
 
 use super::report;
 use crate::args::LossTrainArgs;

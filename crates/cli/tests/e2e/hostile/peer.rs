@@ -161,7 +161,7 @@ impl Peer {
             Message::Open(open) => Some(open.clone()),
             _ => None,
         });
-        self.say(&Message::Opened(Opened { channel: packtrain_node::sample_answer() }));
+        self.say(&Message::Opened(Opened { channel: packtrain_runtime::sample_answer() }));
         open
     }
 

@@ -12,8 +12,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use packtrain_identity::tickets::Ticket;
 use packtrain_net::tcp::{Identity, tls};
-use packtrain_node::tickets::Ticket;
 
 use super::peer::Peer;
 use super::script::ASKED;
@@ -192,7 +192,7 @@ impl Served {
 
     /// What a caller with the ticket says of itself in Open.
     pub(super) fn channel(&self) -> Vec<u8> {
-        packtrain_node::sample_request(Some(self.token))
+        packtrain_runtime::sample_request(Some(self.token))
     }
 
     /// It as a destination.

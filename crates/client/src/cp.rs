@@ -1,0 +1,578 @@
+//! `cp` and `verify`: brings the two ends together and reports.
+
+mod depots;
+mod far;
+mod relay;
+mod stopped;
+mod watch;
+
+use packtrain_net::tcp::tune::check_congestion;
+use packtrain_object::SourceName;
+use packtrain_os::clock;
+use packtrain_transfer::message::{Open, Options, Role};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use depots::{check_via, via, ways};
+use far::Far;
+use packtrain_hops::route::Routes;
+use packtrain_runtime::control;
+use packtrain_runtime::handshake::{self, Ask, AskPath, AskRun, More};
+use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::session::{Stop, only_own_signal};
+use packtrain_runtime::sink::{self, Destination, SinkSetup};
+use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
+use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
+use packtrain_service::ceilings::Ceilings;
+use packtrain_service::history;
+use packtrain_service::{
+    CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
+    TransportShare,
+};
+use packtrain_stores as stores;
+use watch::Watch;
+
+/// Carries a request out, again after temporary failures as often as it allows.
+///
+/// # Errors
+/// What failed before there was a transfer; later failures are in the outcome.
+pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    let routes = Routes::default();
+    again(&request, reporter, &routes, || once(&request, reporter, &routes))
+}
+
+/// Does it again after temporary failures, as often as the request allows.
+pub(crate) fn again(
+    request: &CpRequest,
+    reporter: &dyn Reporter,
+    routes: &Routes,
+    mut once: impl FnMut() -> Result<Outcome, NodeError>,
+) -> Result<Outcome, NodeError> {
+    let (mut tries, mut begun) = (0, false);
+    loop {
+        let mut result = once();
+        routes.said().iter().for_each(|notice| reporter.notice(notice));
+        if let Some(depot) = routes.corrupter() {
+            reporter.corrupted(&depot);
+        }
+        match &mut result {
+            Ok(outcome) => begun |= outcome.resumable,
+            // An earlier try left something to go on from.
+            Err(error) => error.resumable |= begun,
+        }
+        let failure = match &result {
+            Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),
+            Err(error) => Some((error.kind, error.text.clone())),
+        };
+        let Some((FailureKind::Temporary, text)) = failure else { return result };
+        if tries >= request.retries || request.stop.requested().is_some() {
+            return result;
+        }
+        let pause = Duration::from_secs(1 << tries.min(5));
+        tries += 1;
+        let text = format!("{text}; trying again in {pause} ({tries} of {})", request.retries);
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        sleep(pause, request);
+    }
+}
+
+fn sleep(pause: Duration, request: &CpRequest) {
+    let end = clock::now() + pause;
+    while clock::now() < end && request.stop.requested().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+fn once(
+    request: &CpRequest,
+    reporter: &dyn Reporter,
+    routes: &Routes,
+) -> Result<Outcome, NodeError> {
+    if request.sources.iter().chain([&request.dest]).any(|l| matches!(l, Location::Udt4 { .. })) {
+        let watched = history::Copying::new(reporter);
+        let mut result = packtrain_udt4_service::fetch(request, &watched);
+        watched.over(request, &mut result);
+        return result;
+    }
+    if request.transport == TransportChoice::Udt4 {
+        return Err(usage("udt4 is a place in cp: write udt4://host:port/name"));
+    }
+    let begun = clock::now();
+    let here = |l: &Location| matches!(l, Location::Local(_) | Location::Stdio);
+    let local_source = request.sources.iter().all(here);
+    let local_dest = here(&request.dest);
+    if !local_source && request.sources.iter().any(here) {
+        return Err(usage("the sources are at different places: name sources at one place only"));
+    }
+    packtrain_runtime::transports::udp::check_controller(request.transport, request.cc.as_deref())?;
+    if let Some(name) = request.tcp_cc.as_deref().filter(|_| local_source) {
+        check_congestion(name).map_err(|e| usage(&e.to_string()))?;
+    }
+    let store = request.sources.iter().chain([&request.dest]).any(stores::is_store);
+    check_via(request, store, local_source && local_dest, !local_source && !local_dest)?;
+    let watch = Watch::new(reporter, request, routes.clone());
+    let ended = match (local_source, local_dest) {
+        // Between two tries.
+        _ if request.stop.requested().is_some() => Err(stopped::wish(request).into()),
+        _ if store => store_copy(request, &watch),
+        (true, true) => copy_here(request, &watch),
+        (true, false) => push(request, &watch),
+        (false, true) => pull(request, &watch),
+        (false, false) => third_party(request, &watch),
+    };
+    let ended = stopped::classify(request, ended);
+    close(request, &watch, begun, ended, reporter)
+}
+
+/// A copy here from a session that depots keep, of which its sender named so many sources.
+pub(crate) fn claimed(
+    request: &CpRequest,
+    spec: SourceSpec,
+    sources: usize,
+    reporter: &dyn Reporter,
+) -> Result<Outcome, NodeError> {
+    let begun = clock::now();
+    let watch = Watch::new(reporter, request, Routes::default());
+    let work = || {
+        let spool = match request.dest {
+            Location::Stdio => Some(watch::Spool::make()?),
+            _ => None,
+        };
+        let destination = match &spool {
+            // Its ticket says which session, and not what is in it.
+            Some(spool) => spool.destination(None),
+            None => Destination { sources, names: None, ..destination(request)? },
+        };
+        let (outcome, mut moved) = local(request, &watch, spec, destination)?;
+        for share in &mut moved.shares {
+            "depots".clone_into(&mut share.0);
+        }
+        if let Some(spool) = spool
+            && outcome.failure.is_none()
+        {
+            spool.emit()?;
+        }
+        Ok((outcome, moved))
+    };
+    let ended = work();
+    close(request, &watch, begun, ended, reporter)
+}
+
+fn close(
+    request: &CpRequest,
+    watch: &Watch<'_>,
+    begun: Time,
+    mut ended: Result<Ended, NodeError>,
+    reporter: &dyn Reporter,
+) -> Result<Outcome, NodeError> {
+    match &mut ended {
+        Ok((outcome, _)) => {
+            if let Some(failure) = &mut outcome.failure {
+                only_own_signal(&mut failure.kind, &request.stop);
+            }
+        }
+        Err(error) => only_own_signal(&mut error.kind, &request.stop),
+    }
+    let (result, said) = match ended {
+        Ok((outcome, moved)) => {
+            let outcome = finish(request, outcome, moved, watch, clock::now().since(begun));
+            let said =
+                watch.book().close(&outcome, request.options.dry_run && !request.options.verify);
+            (Ok(outcome), said)
+        }
+        Err(error) => {
+            let said = watch.book().fail(&error);
+            (Err(error), said)
+        }
+    };
+    if let Some(notice) = said {
+        reporter.notice(&notice);
+    }
+    result
+}
+
+fn usage(text: &str) -> NodeError {
+    NodeError::new(FailureKind::Usage, text)
+}
+
+fn finish(
+    request: &CpRequest,
+    outcome: packtrain_transfer::Outcome,
+    moved: Moved,
+    watch: &Watch<'_>,
+    elapsed: Duration,
+) -> Outcome {
+    let dry = request.options.dry_run || request.options.verify;
+    let mut failed = outcome.failed;
+    if let Some(whole) = &outcome.failure {
+        // What ended the whole is said once.
+        failed.retain(|(_, failure)| failure.kind != whole.kind);
+    }
+    let shares: Vec<TransportShare> = moved
+        .shares
+        .iter()
+        .map(|(name, bytes)| TransportShare { name: name.clone(), bytes: *bytes })
+        .collect();
+    let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
+    // What never began, or will fail the same way again, is not to be resumed.
+    let worth = |f: &Failure| {
+        matches!(
+            f.kind,
+            FailureKind::Temporary
+                | FailureKind::Cancelled
+                | FailureKind::TargetFull
+                | FailureKind::Protocol
+                | FailureKind::Integrity
+                | FailureKind::Fatal
+        )
+    };
+    let resumable = outcome.failure.as_ref().is_some_and(worth)
+        && !dry
+        && request.options.resume != packtrain_transfer::Resume::Off
+        && !matches!(request.dest, Location::Stdio);
+    let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
+    let diagnosis = watch.book().judge(moved_bytes, outcome.summary.files_moved);
+    Outcome {
+        id: watch.book().id(),
+        summary: outcome.summary,
+        elapsed,
+        transport,
+        shares,
+        retransmitted: moved.retransmitted,
+        loss_cause: moved.causes,
+        verdict: if dry { None } else { diagnosis.verdict() },
+        rtt: moved.rtt,
+        held_by: moved.held.map(|by| by.word().to_owned()),
+        streams: moved.streams,
+        differing: watch.differing(),
+        resumable,
+        failure: outcome.failure,
+        failed,
+    }
+}
+
+fn ask(request: &CpRequest, routes: &Routes) -> Ask {
+    Ask {
+        perf: None,
+        sources: request.sources.len() as u32,
+        choice: handshake::number(transport(request)),
+        cc: request.cc.clone(),
+        streams: request.streams.unwrap_or(0),
+        background: request.background,
+        ports: request.ports.map(|p| (p.first, p.last)),
+        ticket: None,
+        peer: Vec::new(),
+        ceilings: Ceilings::default(),
+        more: More {
+            tcp_cc: request.tcp_cc.clone(),
+            tcp_buffer: request.tcp_buffer.map(ByteCount::get),
+        },
+        path: AskPath { relayed: !request.via.is_empty() },
+        run: AskRun { number: (!request.via.is_empty()).then(|| routes.number()) },
+    }
+}
+
+/// What moves the bytes: over depots only TCP does.
+fn transport(request: &CpRequest) -> TransportChoice {
+    match request.transport {
+        TransportChoice::Auto if !request.via.is_empty() => TransportChoice::Tcp,
+        choice => choice,
+    }
+}
+
+fn own_limits(request: &CpRequest) -> Result<Allowed, NodeError> {
+    Ok(Allowed { ports: request.ports, ..Allowed::by_policy()? })
+}
+
+/// What this end reads.
+fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
+    if request.sources.iter().any(|s| matches!(s, Location::Stdio)) {
+        if request.sources.len() > 1 {
+            return Err(usage("standard input can only be the one source"));
+        }
+        let path = match &request.dest {
+            Location::Local(path)
+            | Location::Ssh { path, .. }
+            | Location::Server { path, .. }
+            | Location::Udt4 { path, .. } => path,
+            Location::Http { .. } | Location::S3 { .. } => {
+                return Err(usage("standard input cannot go to a store in this version"));
+            }
+            Location::Stdio => return Err(usage("standard input to standard output: use cat")),
+        };
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
+        if name.is_empty() {
+            return Err(usage("standard input needs a file name to be written to"));
+        }
+        return Ok(SourceSpec::Stdin(name));
+    }
+    Ok(SourceSpec::Paths(paths(&request.sources)))
+}
+
+fn paths(locations: &[Location]) -> Vec<Vec<u8>> {
+    locations
+        .iter()
+        .map(|location| match location {
+            Location::Stdio => Vec::new(),
+            place => place.path().to_vec(),
+        })
+        .collect()
+}
+
+/// What the request's sources are called at the destination: nothing else is taken from them.
+/// None if standard input is the source, which is this process.
+fn names(request: &CpRequest) -> Option<Vec<SourceName>> {
+    let mut names = Vec::with_capacity(request.sources.len());
+    for source in &request.sources {
+        match source {
+            Location::Stdio => return None,
+            Location::Http { url, .. } => names.push(stores::name_of(url)),
+            // The other end may take it for its home directory, or for a name.
+            place if place.path() == b"~" => {
+                names.extend([SourceName::Contents, SourceName::of(place.path())]);
+            }
+            place => names.push(SourceName::of(place.path())),
+        }
+    }
+    Some(names)
+}
+
+fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
+    match &request.dest {
+        Location::Local(path) => {
+            let (path, sources) = (path.clone(), request.sources.len());
+            let names = names(request);
+            Ok(Destination { path, confined: None, sources, names, owners: true })
+        }
+        _ => Err(usage("this destination cannot be written here")),
+    }
+}
+
+type Ended = (packtrain_transfer::Outcome, Moved);
+
+/// From here to here.
+fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    if matches!(request.dest, Location::Stdio) {
+        return Err(usage("from here to standard output: use cat"));
+    }
+    let (outcome, mut moved) = local(request, watch, source_spec(request)?, destination(request)?)?;
+    for share in &mut moved.shares {
+        "local".clone_into(&mut share.0);
+    }
+    Ok((outcome, moved))
+}
+
+/// Both ends in this process.
+fn local(
+    request: &CpRequest,
+    watch: &Watch<'_>,
+    spec: SourceSpec,
+    destination: Destination,
+) -> Result<Ended, NodeError> {
+    let (near, far) = control::pair().map_err(|e| {
+        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+    })?;
+    let plan = Ask { choice: 3, ..ask(request, &watch.routes) };
+    // Between two ends of one process nothing leaves the machine: no policy on transports.
+    let limits = own_limits(request)?.any_transport();
+    let none = Ceilings::default();
+    let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
+    let options = request.options.clone();
+    let sink_stop = Stop::new(request.stop.clone());
+    let transports = SinkTransports::new(plan.clone(), far.tx.clone());
+    let ended = std::thread::scope(|scope| {
+        let sink_options = options.clone();
+        let sink = scope.spawn(move || {
+            let tx = far.tx.clone();
+            let control = far;
+            let options = sink_options;
+            let setup = SinkSetup {
+                control,
+                options,
+                destination,
+                observer: watch,
+                transports,
+                stop: sink_stop,
+            };
+            let outcome = sink::run(setup).0;
+            tx.close();
+            outcome
+        });
+        let tx = near.tx.clone();
+        let setup = SourceSetup {
+            control: near,
+            options,
+            spec,
+            // The sink is here too and tells of files and progress.
+            observer: &watch::Notices(watch),
+            transports: SourceTransports::new(plan),
+            stop: Stop::new(request.stop.clone()),
+        };
+        let (outcome, moved) = source::run(setup);
+        tx.close();
+        // The sink knows more: a local failure of its own comes first.
+        let sink = sink.join().unwrap_or_else(|_| {
+            sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
+        });
+        let better =
+            if sink.failure.is_some() || outcome.failure.is_none() { sink } else { outcome };
+        (better, moved)
+    });
+    Ok(ended)
+}
+
+/// From or to somebody else's server.
+fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    // The sink's own transports are not used: the streams are not between two ends of ours.
+    let plan = Ask { choice: 3, ..ask(request, &watch.routes) };
+    let limits = own_limits(request)?.any_transport();
+    let none = Ceilings::default();
+    let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
+    if stores::is_store(&request.dest) {
+        return stores::send(request, watch, plan);
+    }
+    let to_stdout = matches!(request.dest, Location::Stdio);
+    let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
+    let destination = match &spool {
+        Some(spool) => spool.destination(names(request)),
+        None => destination(request)?,
+    };
+    let ended = stores::fetch(request, destination, watch, plan)?;
+    if let Some(spool) = spool
+        && ended.0.failure.is_none()
+    {
+        spool.emit()?;
+    }
+    Ok(ended)
+}
+
+/// A request must fit one frame.
+const LONGEST_LIST: usize = 900 << 10;
+
+fn open(
+    request: &CpRequest,
+    role: Role,
+    paths: Vec<Vec<u8>>,
+    sources: Option<Vec<SourceName>>,
+    ask: &Ask,
+) -> Result<Open, NodeError> {
+    let mut options: Options = request.options.clone();
+    if role == Role::Sink && sources.is_none() {
+        // This end is the source: it knows the list, the other only that there is one.
+        options.files_from = options.files_from.map(|_| Vec::new());
+    }
+    let list: usize = options.files_from.iter().flatten().map(|name| name.len() + 5).sum();
+    let rules: usize = options.filters.iter().map(|rule| rule.len() + 5).sum();
+    let names: usize = sources.iter().flatten().map(SourceName::len).sum();
+    if list + rules + names + paths.iter().map(Vec::len).sum::<usize>() > LONGEST_LIST {
+        return Err(usage(
+            "the list of names is too long to be sent to the source (900 KiB): split it, or run \
+             the command at the source",
+        ));
+    }
+    Ok(Open { role, paths, sources, options, channel: ask.encode() })
+}
+
+fn hints(request: &CpRequest, far: &Far) -> Hints {
+    let mut hints = far.hints();
+    if let Some(address) = &request.data_addr {
+        hints.peer = packtrain_service::host::lookup(address);
+    }
+    hints
+}
+
+fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let spec = source_spec(request)?;
+    let route = watch.routes.over(&request.via, &request.hops)?;
+    let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
+    let stop = Stop::new(request.stop.clone());
+    let limits = own_limits(request)?;
+    let ask = Ask {
+        ticket: far.token(),
+        ceilings: limits.ceilings.clone(),
+        ..ask(request, &watch.routes)
+    };
+    // This end sends them and answers for them: it may be more than a request holds.
+    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
+    let peer = handshake::call(far.control(), open, &stop)?;
+    watch.limits(&peer, &limits.ceilings);
+    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
+    plan.via = via(request, &far, route);
+    plan.ways = ways(request, &far)?;
+    if let (None, Some(host)) = (plan.streams, request.dest.host()) {
+        plan.earlier = history::earlier(&request.history, &request.over(host));
+    }
+    let (control, rest) = far.split();
+    let setup = SourceSetup {
+        control,
+        options: request.options.clone(),
+        spec,
+        observer: watch,
+        transports: SourceTransports::new(plan),
+        stop,
+    };
+    let ended = source::run(setup);
+    rest.finish();
+    Ok(ended)
+}
+
+fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let to_stdout = matches!(request.dest, Location::Stdio);
+    let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
+    let destination = match &spool {
+        Some(spool) => spool.destination(names(request)),
+        None => destination(request)?,
+    };
+    let route = watch.routes.over(&request.via, &request.hops)?;
+    let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
+    let stop = Stop::new(request.stop.clone());
+    let limits = own_limits(request)?;
+    let ask = Ask {
+        ticket: far.token(),
+        ceilings: limits.ceilings.clone(),
+        ..ask(request, &watch.routes)
+    };
+    let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
+    let peer = handshake::call(far.control(), open, &stop)?;
+    watch.limits(&peer, &limits.ceilings);
+    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
+    plan.via = via(request, &far, route);
+    plan.ways = ways(request, &far)?;
+    let (control, rest) = far.split();
+    let transports = SinkTransports::new(plan, control.tx.clone());
+    let options = request.options.clone();
+    let (outcome, moved) =
+        sink::run(SinkSetup { control, options, destination, observer: watch, transports, stop });
+    rest.finish();
+    if let Some(spool) = spool
+        && outcome.failure.is_none()
+    {
+        spool.emit()?;
+    }
+    Ok((outcome, moved))
+}
+
+fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+    let from = Far::connect(request, &request.sources[0], None, watch)?;
+    let to = Far::connect(request, &request.dest, None, watch)?;
+    let stop = Stop::new(request.stop.clone());
+    // What this machine's policy says counts too, and each end learns of the limits before it.
+    let own = own_limits(request)?.ceilings;
+    let ask = Ask { ceilings: own.clone(), ..ask(request, &watch.routes) };
+    let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
+    let place = paths(std::slice::from_ref(&request.dest));
+    let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
+    let to_limits = handshake::call(to.control(), sink_open, &stop)?;
+    watch.limits(&to_limits, &own);
+    let from_ask =
+        Ask { peer: to.addresses(), ticket: from.token(), ceilings: own.and(&to_limits), ..ask };
+    let source_open = open(request, Role::Source, paths(&request.sources), None, &from_ask)?;
+    let from_limits = handshake::call(from.control(), source_open, &stop)?;
+    watch.limits(&from_limits, &own);
+    let (source, source_rest) = from.split();
+    let (sink, sink_rest) = to.split();
+    let ended = relay::run(source, sink, watch, stop);
+    source_rest.finish();
+    sink_rest.finish();
+    Ok(ended)
+}

@@ -1,0 +1,138 @@
+//! A transfer between two other machines: this one passes their control messages on, and listens
+//! for how far they are. Data goes directly between them unless nothing but this works.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{never, select};
+use packtrain_os::clock;
+use packtrain_transfer::message::{Message, Summary};
+use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
+use packtrain_units::{Duration, Offset};
+
+use super::watch::Watch;
+use packtrain_runtime::control::{Control, ControlSender, Incoming, PayloadSink};
+use packtrain_runtime::reader::Slice;
+use packtrain_runtime::session::{Observer, Stop};
+use packtrain_runtime::sink::Leftovers;
+use packtrain_runtime::transports::Moved;
+use packtrain_runtime::transports::offer::Word;
+use packtrain_service::StreamsReport;
+use packtrain_service::evidence;
+
+/// Payload that goes through here is passed on.
+struct Forward(ControlSender);
+
+impl PayloadSink for Forward {
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.send_payload(at, Slice::owned(at, bytes.to_vec()));
+        Ok(())
+    }
+}
+
+/// How long both ends may take to end in order once the user wished the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Passes everything on until both are done.
+pub(super) fn run(
+    source: Control,
+    sink: Control,
+    watch: &Watch<'_>,
+    mut stop: Stop,
+) -> (Outcome, Moved) {
+    let mut moved = Moved::default();
+    let _ = source.payload.set(Arc::new(Forward(sink.tx.clone())));
+    let mut summary = Summary::default();
+    let mut failure = None;
+    let mut failed = Vec::new();
+    let mut streams = None;
+    let mut leftovers_told = false;
+    let mut totals = SinkTotals::default();
+    let mut done = false;
+    let mut wished = None;
+    let tick = std::time::Duration::from_millis(200);
+    loop {
+        // Looked at every time: while data moves there is always a message.
+        if let Some(wish) = stop.take() {
+            source.tx.send(&Message::Cancel(wish.clone()));
+            sink.tx.send(&Message::Cancel(wish.clone()));
+            failure.get_or_insert(wish);
+            wished = Some(clock::now());
+        }
+        if wished.is_some_and(|at| clock::now().since(at) >= FAREWELL) {
+            break;
+        }
+        // An end that does not read is not written to: its messages wait at who sends them.
+        let from_source = if sink.tx.has_room() { source.rx.clone() } else { never() };
+        let from_sink = if source.tx.has_room() { sink.rx.clone() } else { never() };
+        let (from, incoming) = select! {
+            recv(from_source) -> incoming => (&source, incoming.ok()),
+            recv(from_sink) -> incoming => (&sink, incoming.ok()),
+            default(tick) => continue,
+        };
+        let to = if std::ptr::eq(from, &source) { &sink } else { &source };
+        match incoming {
+            Some(Incoming::Message(message)) => {
+                match &message {
+                    // Payload is taken hop by hop: this end has answered for itself.
+                    Message::DataTaken(_) => continue,
+                    Message::Progress(progress) => {
+                        totals.verified = packtrain_units::ByteCount(progress.verified);
+                        totals.durable = packtrain_units::ByteCount(progress.durable);
+                        totals.files = progress.files;
+                        watch.sink(&totals);
+                    }
+                    Message::Channel(bytes) => match Word::decode(bytes) {
+                        Some(Word::Moved(told)) => moved = told,
+                        Some(Word::Reports(reports)) => {
+                            for (path, report) in &reports {
+                                watch.file(path, report);
+                            }
+                        }
+                        Some(Word::Part(bytes)) => {
+                            if let Some(part) = evidence::decode(&bytes) {
+                                watch.part(part);
+                            }
+                        }
+                        Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
+                        Some(Word::Leftovers(files, bytes)) => {
+                            if !std::mem::replace(&mut leftovers_told, true) {
+                                watch.say(Leftovers { files, bytes }.notice());
+                            }
+                        }
+                        Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_))
+                        | Some(Word::Ways(_) | Word::Dial(..) | Word::NoWay(..))
+                        | None => {}
+                    },
+                    Message::Finished(told) => summary = *told,
+                    Message::Cancel(why) | Message::Refused(why) => {
+                        failure.get_or_insert(why.clone());
+                    }
+                    Message::SourceFailed { failure, .. } | Message::SinkFailed { failure, .. }
+                        if failed.len() < 100 =>
+                    {
+                        failed.push((Vec::new(), failure.clone()));
+                    }
+                    Message::Bye => done = true,
+                    _ => {}
+                }
+                to.tx.send(&message);
+            }
+            Some(Incoming::Closed(why)) => {
+                if !done {
+                    failure.get_or_insert(why.clone());
+                    to.tx.send(&Message::Cancel(why));
+                }
+                to.tx.close();
+                break;
+            }
+            None => break,
+        }
+    }
+    if !done && failure.is_none() {
+        failure = Some(Failure::new(FailureKind::Temporary, "an end went away"));
+    }
+    // Both have said goodbye after the sink's last count: whatever came before is in there.
+    let failure = if done && summary != Summary::default() { None } else { failure };
+    moved.streams = streams;
+    (Outcome { summary, failure, failed }, moved)
+}

@@ -1,0 +1,409 @@
+//! Records out of depots: from the one asked first, and from the others what it does not have or
+//! has damaged.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use packtrain_os::{clock, entropy};
+use packtrain_session::Place;
+use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::line::{Line, LineError};
+use super::ticket::ClaimTicket;
+use packtrain_runtime::pack::Stream;
+use packtrain_service::StopHandle;
+
+/// Records asked for at once: 16 MiB.
+const ASKED: u32 = 64;
+/// Records kept in memory: 32 MiB.
+const KEPT: usize = 128;
+/// The first and the longest pause before records that are not there yet are asked for again: each
+/// time costs every depot a connection and a signature.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// Rounds over all depots of which none can be reached.
+const ROUNDS: u32 = 3;
+
+/// The stream of a session, as far as depots have it.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    ticket: ClaimTicket,
+    order: Vec<Place>,
+    /// How long to wait for what is still to come.
+    wait: Duration,
+    buffers: Option<ByteCount>,
+    stop: StopHandle,
+    state: Mutex<State>,
+    said: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct State {
+    opener: Opener,
+    /// Which of the depots is asked.
+    at: usize,
+    line: Option<Asked>,
+    texts: BTreeMap<u64, Arc<Vec<u8>>>,
+    used: VecDeque<u64>,
+    /// The number of the last record: from the ticket, or because its sender signed it as that.
+    last: Option<u64>,
+}
+
+/// A connection and the questions on it that are not answered yet.
+#[derive(Debug)]
+struct Asked {
+    line: Line,
+    questions: VecDeque<(u64, u64)>,
+}
+
+/// Why a depot does not give a record.
+enum Miss {
+    Line(LineError),
+    /// It does not have it, or not yet.
+    Lacks,
+    /// What it gave is something else.
+    Damaged(String),
+}
+
+impl From<LineError> for Miss {
+    fn from(error: LineError) -> Self {
+        Self::Line(error)
+    }
+}
+
+impl Fetch {
+    pub(super) fn new(
+        ticket: &ClaimTicket,
+        at: Option<&Place>,
+        wait: Duration,
+        buffers: Option<ByteCount>,
+        stop: StopHandle,
+    ) -> Self {
+        let body = &ticket.body;
+        let last = body.size.and_then(|size| last_record(ByteCount(size)));
+        let state = State {
+            opener: Opener::new(ticket.id(), body.content, body.sender),
+            at: 0,
+            line: None,
+            texts: BTreeMap::new(),
+            used: VecDeque::new(),
+            last: last.map(|(number, _)| number),
+        };
+        Self {
+            ticket: ticket.clone(),
+            order: ticket.plan.order(at),
+            wait,
+            buffers,
+            stop,
+            state: Mutex::new(state),
+            said: Mutex::default(),
+        }
+    }
+
+    fn say(&self, text: String) {
+        let mut said = self.said.lock();
+        // The same again says nothing.
+        if said.last() != Some(&text) {
+            said.push(text);
+        }
+    }
+
+    /// The text of a record, from wherever it is to be had.
+    fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
+        let mut state = self.state.lock();
+        let mut patience = Patience::new(self.wait);
+        let mut rounds = 0;
+        loop {
+            if let Some(text) = state.texts.get(&number) {
+                return Ok(Arc::clone(text));
+            }
+            let beyond = || Failure::new(FailureKind::Integrity, "the session ends too early");
+            if state.last.is_some_and(|last| number > last) {
+                return Err(beyond());
+            }
+            let failure = self.round(&mut state, number);
+            let Err((failure, waits)) = failure else { continue };
+            rounds += u32::from(!waits);
+            let late = patience.is_over() && waits;
+            if failure.kind != FailureKind::Temporary || late || rounds >= ROUNDS {
+                return Err(failure);
+            }
+            self.pause(patience.next())?;
+        }
+    }
+
+    fn pause(&self, until: Time) -> Result<(), Failure> {
+        while clock::now() < until {
+            if self.stop.requested().is_some() {
+                return Err(Failure::new(FailureKind::Cancelled, "stopped on request"));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Asks one depot after the other. The failure, and whether time may help.
+    fn round(&self, state: &mut State, number: u64) -> Result<(), (Failure, bool)> {
+        let mut worst: Option<(Failure, bool)> = None;
+        for _ in 0..self.order.len() {
+            let place = self.order[state.at].clone();
+            let miss = match self.ask(state, &place, number) {
+                Ok(()) => return Ok(()),
+                Err(miss) => miss,
+            };
+            state.line = None;
+            state.at = (state.at + 1) % self.order.len();
+            let (failure, waits) = match miss {
+                Miss::Line(error) => {
+                    self.say(error.to_string());
+                    let absent = Failure::from(&error);
+                    (absent, error.wait().is_some())
+                }
+                Miss::Lacks => {
+                    let text = format!("record {number} of the session is not there yet");
+                    (Failure::new(FailureKind::Temporary, text), true)
+                }
+                Miss::Damaged(text) => {
+                    let text = format!("the depot {place} gives something else: {text}");
+                    self.say(text.clone());
+                    (Failure::new(FailureKind::Integrity, text), false)
+                }
+            };
+            // What may still come says most; then who can be asked at all.
+            let rank = |(failure, waits): &(Failure, bool)| match failure.kind {
+                FailureKind::Temporary if *waits => 3,
+                FailureKind::Temporary => 2,
+                FailureKind::Integrity => 1,
+                _ => 0,
+            };
+            let new = (failure, waits);
+            if worst.as_ref().is_none_or(|old| rank(&new) > rank(old)) {
+                worst = Some(new);
+            }
+        }
+        let none = || (Failure::new(FailureKind::Usage, "the ticket names no depots"), false);
+        Err(worst.unwrap_or_else(none))
+    }
+
+    /// A connection, and how many records that depot says there are in all, once it says so.
+    fn connect(&self, place: &Place) -> Result<(Asked, Option<u64>), LineError> {
+        let odd = |text: &str| LineError::Away(place.clone(), text.to_owned());
+        let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
+        let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
+        let mut line = Line::open(place, &hello, self.buffers)?;
+        match line.frame()? {
+            Frame::Have { records, all } => {
+                Ok((Asked { line, questions: VecDeque::new() }, all.then_some(records)))
+            }
+            _ => Err(odd("it says something else")),
+        }
+    }
+
+    /// Gets one record from one depot; those before it come along.
+    fn ask(&self, state: &mut State, place: &Place, number: u64) -> Result<(), Miss> {
+        let asked = state.line.as_ref().is_some_and(|asked| {
+            let mut open = asked.questions.iter();
+            asked.questions.is_empty() || open.any(|(from, to)| (*from..*to).contains(&number))
+        });
+        if !asked {
+            // What is on its way is something else.
+            state.line = Some(self.connect(place)?.0);
+        }
+        loop {
+            let State { line: Some(asked), .. } = state else { return Err(Miss::Lacks) };
+            asked.question(number, state.last)?;
+            let frame = asked.line.frame()?;
+            let Some(front) = asked.questions.front_mut() else { return Err(Miss::Lacks) };
+            match frame {
+                Frame::Record { number: came, last, len } if came == front.0 => {
+                    front.0 += 1;
+                    if last || front.0 == front.1 {
+                        asked.questions.pop_front();
+                    }
+                    let record = asked.line.record(len)?;
+                    let opened = state.opener.open(came, last, record);
+                    let text = opened.map_err(|error| Miss::Damaged(error.to_string()))?;
+                    if last {
+                        state.last = Some(came);
+                    }
+                    state.keep(came, text);
+                    if came == number {
+                        return Ok(());
+                    }
+                    if last {
+                        return Err(Miss::Damaged("it ends too early".to_owned()));
+                    }
+                }
+                Frame::Lack { .. } => return Err(Miss::Lacks),
+                _ => {
+                    let text = "it says something else".to_owned();
+                    return Err(LineError::Away(place.clone(), text).into());
+                }
+            }
+        }
+    }
+
+    /// Tells every depot that nobody wants it any more; those that did not hear it.
+    pub(super) fn release(&self) -> Vec<String> {
+        let mut failed = Vec::new();
+        for place in &self.order {
+            let header = self.ticket.claim(place, Wish::Release, entropy::bytes(), clock::wall());
+            let Some(header) = header else { continue };
+            match Line::open(place, &header.write(), None) {
+                Ok(_) => {}
+                Err(LineError::Refused(_, refusal))
+                    if refusal.reason == packtrain_session::Reason::Absent => {}
+                Err(error) => failed.push(error.to_string()),
+            }
+        }
+        failed
+    }
+}
+
+/// How long to wait on, and how long before the next try.
+struct Patience {
+    until: Time,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(wait: Duration) -> Self {
+        Self { until: clock::now() + wait, pause: PAUSES.0 }
+    }
+
+    fn is_over(&self) -> bool {
+        clock::now() >= self.until
+    }
+
+    /// When to try again: seldom, the longer it takes.
+    fn next(&mut self) -> Time {
+        let pause = self.pause;
+        self.pause = (pause + pause).min(PAUSES.1);
+        let now = clock::now();
+        // Not past the end, but not at once either: failures are tried again beyond it.
+        (now + pause).min(self.until.max(now + PAUSES.0))
+    }
+}
+
+impl Asked {
+    /// Asks ahead, so that the next records come while these are read.
+    fn question(&mut self, number: u64, last: Option<u64>) -> Result<(), LineError> {
+        let end = self.questions.back().map_or(number, |(_, to)| *to);
+        let ahead = end.saturating_sub(number) >= u64::from(ASKED / 2);
+        let over = last.is_some_and(|last| end > last);
+        if ahead || over && end > number {
+            return Ok(());
+        }
+        self.line.send(Frame::Get { from: end, count: ASKED }, &[])?;
+        self.questions.push_back((end, end.saturating_add(ASKED.into())));
+        Ok(())
+    }
+}
+
+impl State {
+    fn keep(&mut self, number: u64, text: Vec<u8>) {
+        if self.used.len() >= KEPT
+            && let Some(oldest) = self.used.pop_front()
+        {
+            self.texts.remove(&oldest);
+        }
+        if self.texts.insert(number, Arc::new(text)).is_none() {
+            self.used.push_back(number);
+        }
+    }
+}
+
+impl Stream for Fetch {
+    fn read(&self, at: u64, room: &mut [u8]) -> Result<(), Failure> {
+        let (mut at, mut done) = (at, 0);
+        while done < room.len() {
+            let (number, skip) = (at / RECORD_TEXT as u64, (at % RECORD_TEXT as u64) as usize);
+            let text = self.text(number)?;
+            let short = || Failure::new(FailureKind::Integrity, "the session ends too early");
+            let some = text.get(skip..).filter(|some| !some.is_empty()).ok_or_else(short)?;
+            let now = some.len().min(room.len() - done);
+            room[done..done + now].copy_from_slice(&some[..now]);
+            done += now;
+            at += now as u64;
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> Result<u64, Failure> {
+        // Of what had no end when it was announced, the last record says where it is.
+        let mut patience = Patience::new(self.wait);
+        loop {
+            let known = {
+                let mut state = self.state.lock();
+                if state.last.is_none() {
+                    self.learn_end(&mut state)?;
+                }
+                state.last
+            };
+            if let Some(last) = known {
+                let text = self.text(last)?.len() as u64;
+                let wrong = || Failure::new(FailureKind::Integrity, "the session's end is wrong");
+                let before = last.checked_mul(RECORD_TEXT as u64);
+                let len = before.and_then(|before| before.checked_add(text)).ok_or_else(wrong)?;
+                let fits = records_for(ByteCount(len)) == last + 1;
+                return if fits { Ok(len) } else { Err(wrong()) };
+            }
+            if patience.is_over() {
+                let text = "the session is not complete yet";
+                return Err(Failure::new(FailureKind::Temporary, text));
+            }
+            self.pause(patience.next())?;
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.said.lock())
+    }
+}
+
+impl Fetch {
+    /// Asks one depot after the other which record is the last. Nobody signs what depots say of that:
+    /// it is where to look for a record that its sender signed as the last one.
+    fn learn_end(&self, state: &mut State) -> Result<(), Failure> {
+        let (mut failed, mut answered) = (None, false);
+        for (at, place) in self.order.iter().enumerate() {
+            let (asked, records) = match self.connect(place) {
+                Ok(connected) => connected,
+                Err(error) => {
+                    failed.get_or_insert(Failure::from(&error));
+                    continue;
+                }
+            };
+            answered = true;
+            let Some(records) = records else { continue };
+            (state.at, state.line) = (at, Some(asked));
+            let shown = match records.checked_sub(1) {
+                Some(last) => self.ask(state, place, last),
+                None => Err(Miss::Lacks),
+            };
+            if shown.is_ok() && state.last.is_some() {
+                return Ok(());
+            }
+            state.line = None;
+            self.say(match shown {
+                Err(Miss::Line(error)) => error.to_string(),
+                Err(Miss::Damaged(text)) => {
+                    format!("the depot {place} gives something else: {text}")
+                }
+                Ok(()) | Err(Miss::Lacks) => {
+                    format!("the depot {place} names an end that is not the session's")
+                }
+            });
+        }
+        match failed {
+            Some(failure) if !answered => Err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "fetch_tests.rs"]
+mod tests;

@@ -1,0 +1,600 @@
+//! The sender: seals what it has, and leaves once the first depot has it all safe.
+
+mod account;
+mod produce;
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use packtrain_net::tcp::Identity;
+use packtrain_object::EntryKind;
+use packtrain_os::{clock, entropy};
+use packtrain_session::spool::{Frame, RECORD, Sealer, records_for, sealed_len};
+use packtrain_transfer::message::{Options, Summary};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::fetch::Fetch;
+use super::line::{Line, LineError};
+use super::plan::DepotPlan;
+use super::ticket::{Body, ClaimTicket};
+use packtrain_identity::{keys, statefile};
+use packtrain_runtime::pack::Packed;
+use packtrain_runtime::source::{Collected, SourceSpec, collect};
+use packtrain_service::history::{self, Keep};
+use packtrain_service::{
+    NodeError, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, StopHandle, TransportShare,
+};
+use produce::{Produced, Record, produce};
+
+/// Records that are on the way and not safe yet: 64 MiB. They are kept to be sent again.
+const WINDOW: usize = 256;
+/// The longest wait for a depot that says when to come again.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How often somebody who waits looks around.
+const STEP: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What `send` is asked for.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// Paths as typed; none: standard input.
+    pub sources: Vec<Vec<u8>>,
+    /// What standard input is to be called.
+    pub name: Vec<u8>,
+    /// Which files.
+    pub options: Options,
+    /// Over which depots.
+    pub plan: DepotPlan,
+    /// How long it is to be kept.
+    pub keep: Duration,
+    /// Where the ticket is; one that is there already is gone on with.
+    pub ticket: Option<PathBuf>,
+    /// Send no faster.
+    pub rate: Option<DataRate>,
+    /// TCP's buffers, instead of the kernel's autotuning.
+    pub buffers: Option<ByteCount>,
+    /// How often to begin again after a temporary failure in which nothing moved.
+    pub retries: u32,
+    /// Where its row goes.
+    pub history: Keep,
+    /// Asks for an orderly end.
+    pub stop: StopHandle,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// How much, and what failed.
+    pub outcome: Outcome,
+    /// For who is to have it.
+    pub ticket: ClaimTicket,
+}
+
+/// Sends to depots what others claim later.
+///
+/// # Errors
+/// What failed before anything was sent; later failures are in the outcome.
+pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
+    let mut row = account::row(request);
+    let mut result = deposit(request, reporter);
+    match &mut result {
+        Ok(sent) => {
+            history::finish_cp(&mut row, &sent.outcome);
+            sent.outcome.id.clone_from(&row.id);
+        }
+        Err(error) => history::finish_failed(&mut row, error.kind, &error.text),
+    }
+    if let Some(text) = history::keep(&request.history, &row) {
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+    result
+}
+
+fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
+    let begun = clock::now();
+    let spec = match request.sources.as_slice() {
+        [] => SourceSpec::Stdin(request.name.clone()),
+        sources => SourceSpec::Paths(sources.to_vec()),
+    };
+    let identity = keys::identity()?;
+    let collected = collect(spec, &request.options)?;
+    let sources = u32::try_from(request.sources.len().max(1)).unwrap_or(u32::MAX);
+    let packed = Packed::new(&collected.entries, sources)
+        .ok_or_else(|| NodeError::new(FailureKind::Usage, "more than a session can hold"))?;
+    let ticket = ticket(request, &packed, &identity)?;
+    let mut outcome = Outcome { transport: "depots".to_owned(), ..Outcome::default() };
+    let produced = Arc::new(Mutex::new(Produced::default()));
+    let (collected, packed) = (Arc::new(collected), Arc::new(packed));
+    let mut sender = Sender {
+        request,
+        reporter,
+        ticket: &ticket,
+        identity: Arc::new(identity),
+        collected: Arc::clone(&collected),
+        packed: Arc::clone(&packed),
+        produced: Arc::clone(&produced),
+        safe: 0,
+        begun: None,
+        flow: None,
+        told: Time::ZERO,
+        due: Time::ZERO,
+        sent: 0,
+        started: clock::now(),
+    };
+    let ended = sender.run();
+    let (resumed, begun_there) = (sender.begun.unwrap_or(0), sender.begun.is_some());
+    // What a depot that refuses never kept was not moved, however much was sent to it.
+    let safe = sender.safe.saturating_sub(resumed).saturating_mul(RECORD as u64);
+    let sent = if ended.is_ok() { sender.sent } else { sender.sent.min(safe) };
+    let produced = produced.lock().clone();
+    let size = |kind: &EntryKind| match kind {
+        EntryKind::File { size } => *size,
+        _ => 0,
+    };
+    let unread = produced.failed.iter().map(|one| (one.path.clone(), one.failure.clone()));
+    let failed: Vec<_> = collected.failed.iter().cloned().chain(unread).collect();
+    let failures = failed.len() as u64;
+    let vanished = failed.iter().filter(|(_, f)| f.kind == FailureKind::Vanished).count();
+    outcome.failed = failed.into_iter().take(100).collect();
+    let bytes: u64 = collected.entries.iter().map(|entry| size(&entry.kind)).sum();
+    outcome.summary = Summary {
+        bytes: bytes + produced.stream,
+        bytes_moved: sent,
+        entries: (collected.entries.len() as u64).saturating_sub(produced.failed.len() as u64),
+        files_moved: match ended {
+            Ok(()) => packed.files.len() as u64 + u64::from(packed.stream.is_some()),
+            Err(_) => 0,
+        },
+        bytes_resumed: resumed.saturating_mul(RECORD as u64),
+        failed: failures,
+        vanished: vanished as u64,
+        ..Summary::default()
+    };
+    outcome.shares = vec![TransportShare { name: "depots".to_owned(), bytes: ByteCount(sent) }];
+    outcome.shares.retain(|share| share.bytes > ByteCount::ZERO);
+    outcome.elapsed = clock::now().since(begun);
+    if let Err(failure) = ended {
+        let passes = matches!(failure.kind, FailureKind::Temporary | FailureKind::Cancelled);
+        outcome.resumable = passes && request.ticket.is_some() && packed.stream.is_none();
+        if packed.stream.is_some() && begun_there {
+            forget(&ticket, request, reporter);
+        }
+        outcome.failure = Some(failure);
+    }
+    Ok(Sent { outcome, ticket })
+}
+
+/// Has depots forget a pipe that can never be complete: its room is of use to others.
+fn forget(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Reporter) {
+    let fetch = Fetch::new(ticket, None, Duration::ZERO, request.buffers, request.stop.clone());
+    for text in fetch.release() {
+        let text = format!("{text}; what it has of this stays until its time is over");
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+}
+
+/// The ticket that is in its file already, if it is of the same; else a new one, in its file before
+/// anything is sent.
+fn ticket(
+    request: &SendRequest,
+    packed: &Packed,
+    identity: &Identity,
+) -> Result<ClaimTicket, NodeError> {
+    let usage = |text: String| NodeError::new(FailureKind::Usage, text);
+    let path = request.ticket.as_deref();
+    let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
+    let failed = |e: std::io::Error| usage(format!("{shown}: {e}; choose another"));
+    if let Some(text) = path.map(statefile::read).transpose().map_err(failed)?.flatten() {
+        let ticket: ClaimTicket = text.parse().map_err(|e| usage(format!("{shown}: {e}")))?;
+        let body = &ticket.body;
+        if packed.stream.is_some() {
+            let text = "standard input cannot be sent from where an earlier run ended";
+            return Err(usage(format!("{shown} is there already: {text}; choose another")));
+        }
+        if body.manifest != packed.digest() || body.sender != identity.public().0 {
+            let text = "it is of other files, or they have changed since: choose another";
+            return Err(usage(format!("{shown} is there already: {text}")));
+        }
+        if ticket.plan != request.plan {
+            let text = format!("is of a session over {}: name the same depots", ticket.plan);
+            return Err(usage(format!("{shown} {text}")));
+        }
+        return Ok(ticket);
+    }
+    let size = packed.len.map(|len| {
+        sealed_len(ByteCount(len)).ok_or_else(|| usage("more than a session can hold".into()))
+    });
+    let body = Body {
+        session: entropy::bytes(),
+        capability: entropy::bytes(),
+        content: entropy::bytes(),
+        sender: identity.public().0,
+        made: clock::wall().as_millis(),
+        keep: u32::try_from(request.keep.as_millis() / 1000).unwrap_or(u32::MAX),
+        size: size.transpose()?.map(ByteCount::get),
+        manifest: packed.digest(),
+    };
+    let ticket = ClaimTicket::new(body, request.plan.clone());
+    if let Some(path) = path {
+        ticket.write(path).map_err(failed)?;
+    }
+    Ok(ticket)
+}
+
+/// Records under way: those that were sent and are not safe, and where the next come from.
+struct Flow {
+    /// The number of the first one kept.
+    base: u64,
+    kept: VecDeque<Record>,
+    next: crossbeam_channel::Receiver<Record>,
+    /// The last one came out of `next`.
+    all: bool,
+}
+
+struct Sender<'a> {
+    request: &'a SendRequest,
+    reporter: &'a dyn Reporter,
+    ticket: &'a ClaimTicket,
+    identity: Arc<Identity>,
+    collected: Arc<Collected>,
+    packed: Arc<Packed>,
+    produced: Arc<Mutex<Produced>>,
+    /// Records that are safe.
+    safe: u64,
+    /// Records that were safe when this run began.
+    begun: Option<u64>,
+    flow: Option<Flow>,
+    told: Time,
+    due: Time,
+    /// Bytes sent by this run.
+    sent: u64,
+    started: Time,
+}
+
+/// What the depot said, for who sends.
+#[derive(Debug, Default)]
+struct Heard {
+    state: Mutex<(u64, bool, Option<LineError>)>,
+    changed: parking_lot::Condvar,
+}
+
+impl Sender<'_> {
+    fn stopped(&self) -> Option<Failure> {
+        let stopped = self.request.stop.requested().is_some();
+        stopped.then(|| Failure::new(FailureKind::Cancelled, "stopped on request"))
+    }
+
+    fn say(&self, text: String) {
+        self.reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        let (mut tries, mut safe) = (0, 0);
+        loop {
+            let error = match self.once() {
+                Ok(()) => return Ok(()),
+                Err(Fault::Over(failure)) => return Err(failure),
+                Err(Fault::Line(error)) => error,
+            };
+            if let Some(failure) = self.stopped() {
+                return Err(failure);
+            }
+            if self.safe > safe {
+                (tries, safe) = (0, self.safe);
+            }
+            let failure = said(&error);
+            if error.is_final() || tries >= self.request.retries {
+                return Err(failure);
+            }
+            let pause = Duration::from_secs(1 << tries.min(5));
+            let pause = error.wait().unwrap_or_default().max(pause).min(LONGEST);
+            if self.has_nothing_to_send() {
+                // A depot closes what is silent for long: nothing is lost by it.
+                self.say(format!("{}; connecting again in {pause}", failure.text));
+            } else {
+                tries += 1;
+                let (text, retries) = (failure.text, self.request.retries);
+                self.say(format!("{text}; trying again in {pause} ({tries} of {retries})"));
+            }
+            let end = clock::now() + pause;
+            while clock::now() < end {
+                if let Some(failure) = self.stopped() {
+                    return Err(failure);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+    }
+
+    /// Whether a pipe has given nothing that is not safe.
+    fn has_nothing_to_send(&self) -> bool {
+        let idle = |flow: &Flow| flow.kept.is_empty() && flow.next.is_empty() && !flow.all;
+        self.packed.stream.is_some() && self.flow.as_ref().is_some_and(idle)
+    }
+
+    /// Whether so many records are all that there are.
+    fn is_all(&self, records: u64) -> bool {
+        let known = self.packed.len.map(|len| records_for(ByteCount(len)));
+        let made = self.flow.as_ref().filter(|flow| flow.all);
+        let made = made.map(|flow| flow.base + flow.kept.len() as u64);
+        known.or(made) == Some(records)
+    }
+
+    /// One connection, to the end of the session.
+    fn once(&mut self) -> Result<(), Fault> {
+        let first = &self.ticket.plan.depots[0].place;
+        let broken =
+            || Failure::new(FailureKind::Usage, "the names of so many depots are too long");
+        let header = self.ticket.deposit(&self.identity).ok_or_else(broken)?;
+        // Behind the header: which depot of the plan it is for.
+        let hello = [&header.write()[..], &[0]].concat();
+        let not_all = |records| {
+            let text = format!("it says that {records} records are all, and they are not");
+            Fault::from(LineError::Away(first.clone(), text))
+        };
+        let mut line = Line::open(first, &hello, self.request.buffers)?;
+        let Frame::Have { records, all } = line.frame()? else {
+            return Err(LineError::Away(first.clone(), "it says something else".into()).into());
+        };
+        if all && !self.is_all(records) {
+            return Err(not_all(records));
+        }
+        self.begun.get_or_insert(records);
+        self.safe = records;
+        self.show(true);
+        if all {
+            return Ok(());
+        }
+        self.rewind(records)?;
+        let heard = Heard { state: Mutex::new((records, false, None)), ..Heard::default() };
+        let over = AtomicBool::new(false);
+        let (mut ear, hand) = (line.other()?, line.other()?);
+        let stop = self.request.stop.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(|| listen(&mut ear, &heard, &over));
+            // Writing takes as long as the depot lets it take: a request to stop ends it.
+            scope.spawn(|| {
+                while stop.requested().is_none() && !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(STEP);
+                }
+                hand.close();
+            });
+            // However it ends, those two do.
+            let _ends = Ends(&over, &hand);
+            self.pump(&mut line, &heard)
+        })?;
+        if self.is_all(self.safe) { Ok(()) } else { Err(not_all(self.safe)) }
+    }
+
+    /// Records come from `records` on: those kept, or else made anew.
+    fn rewind(&mut self, records: u64) -> Result<(), Fault> {
+        let known = self.flow.as_mut().is_some_and(|flow| {
+            let end = flow.base + flow.kept.len() as u64;
+            if !(flow.base..=end).contains(&records) {
+                return false;
+            }
+            flow.kept.drain(..(records - flow.base) as usize);
+            flow.base = records;
+            true
+        });
+        if known {
+            return Ok(());
+        }
+        if self.packed.stream.is_some() && records > 0
+            || self.flow.is_some() && self.packed.stream.is_some()
+        {
+            let text = "the depot has lost part of it, and standard input cannot be read again";
+            return Err(Failure::new(FailureKind::Fatal, text).into());
+        }
+        // Another try, another salt: files may have changed.
+        let identity = Arc::clone(&self.identity);
+        let sign = move |text: &[u8]| identity.sign(text);
+        let sealer =
+            Sealer::new(self.ticket.id(), &self.ticket.body.content, entropy::bytes(), sign);
+        let next = produce(
+            Arc::clone(&self.collected),
+            Arc::clone(&self.packed),
+            Arc::clone(&self.produced),
+            sealer,
+            records,
+        );
+        self.flow = Some(Flow { base: records, kept: VecDeque::new(), next, all: false });
+        Ok(())
+    }
+
+    fn pump(&mut self, line: &mut Line, heard: &Heard) -> Result<(), Fault> {
+        // What is kept goes again.
+        let mut at = 0;
+        loop {
+            if self.hear(heard, &mut at)? {
+                return Ok(());
+            }
+            let flow = self.flow.as_mut().expect("it was made before");
+            let kept = flow.kept.get(at);
+            let full = flow.kept.len() >= WINDOW;
+            if kept.is_none() && (full || flow.all) {
+                wait(heard, self.safe);
+                continue;
+            }
+            if kept.is_none() {
+                let step = std::time::Duration::from_millis(200);
+                let record = match flow.next.recv_timeout(step) {
+                    Ok(record) => record,
+                    Err(crossbeam_channel::RecvTimeoutError::Timeout) => continue,
+                    Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
+                        let produced = self.produced.lock();
+                        let none = || Failure::new(FailureKind::Fatal, "nothing more comes: a bug");
+                        return Err(produced.hopeless.clone().unwrap_or_else(none).into());
+                    }
+                };
+                flow.all = record.last;
+                flow.kept.push_back(record);
+            }
+            let len = flow.kept[at].bytes.len() as u64;
+            let end = clock::now() + pace(self.request.rate, &mut self.due, ByteCount(len));
+            while clock::now() < end {
+                std::thread::sleep(end.since(clock::now()).to_std().min(STEP));
+                if self.hear(heard, &mut at)? {
+                    return Ok(());
+                }
+            }
+            let flow = self.flow.as_mut().expect("it was made before");
+            // A depot can have it from another connection meanwhile.
+            let Some(record) = flow.kept.get(at) else { continue };
+            let number = flow.base + at as u64;
+            let frame = Frame::Record { number, last: record.last, len: record.bytes.len() as u32 };
+            line.send(frame, &record.bytes).map_err(|error| heard.better(error))?;
+            self.sent += len;
+            at += 1;
+        }
+    }
+
+    /// Takes in what the depot said; true once it has everything.
+    fn hear(&mut self, heard: &Heard, at: &mut usize) -> Result<bool, Fault> {
+        if let Some(failure) = self.stopped() {
+            return Err(failure.into());
+        }
+        let (records, all) = {
+            let state = heard.state.lock();
+            if let Some(error) = &state.2 {
+                return Err(error.clone().into());
+            }
+            (state.0, state.1)
+        };
+        let flow = self.flow.as_mut().expect("it was made before");
+        let gone = records.saturating_sub(flow.base).min(flow.kept.len() as u64) as usize;
+        flow.kept.drain(..gone);
+        flow.base += gone as u64;
+        *at = at.saturating_sub(gone);
+        self.safe = self.safe.max(records);
+        self.show(all);
+        Ok(all)
+    }
+
+    fn show(&mut self, now: bool) {
+        let at = clock::now();
+        if !now && at.since(self.told) < Duration::from_millis(200) {
+            return;
+        }
+        self.told = at;
+        let whole = self.packed.len;
+        let records = whole.map(|len| records_for(ByteCount(len)));
+        // A depot says what it likes.
+        let done = ByteCount(self.safe.saturating_mul(RECORD as u64));
+        let total = self.ticket.body.size.map(ByteCount);
+        let done = if records == Some(self.safe) { total.unwrap_or(done) } else { done };
+        let begun = ByteCount(self.begun.unwrap_or(0).saturating_mul(RECORD as u64));
+        let elapsed = at.since(self.started);
+        let rate = if elapsed > Duration::ZERO {
+            DataRate::from_bytes_over(done.saturating_sub(begun), elapsed)
+        } else {
+            DataRate::ZERO
+        };
+        let left = total.map(|total| total.saturating_sub(done));
+        self.reporter.progress(&ProgressSnapshot {
+            bytes_done: done,
+            bytes_total: total,
+            rate,
+            eta: left.filter(|_| rate > DataRate::ZERO).map(|left| rate.time_for(left)),
+            transport: "depots".to_owned(),
+            ..ProgressSnapshot::default()
+        });
+    }
+}
+
+/// What a depot's failure means to a sender.
+fn said(error: &LineError) -> Failure {
+    let mut failure = Failure::from(error);
+    // It is not the source that is missing.
+    if failure.kind == FailureKind::SourceMissing {
+        failure.kind = FailureKind::TargetMissing;
+    }
+    failure
+}
+
+/// How long to wait before so much may go.
+fn pace(rate: Option<DataRate>, due: &mut Time, bytes: ByteCount) -> Duration {
+    let Some(rate) = rate else { return Duration::ZERO };
+    let now = clock::now();
+    *due = (*due).max(now) + rate.time_for(bytes);
+    due.since(now)
+}
+
+/// Waits until the depot says something new, but not long.
+fn wait(heard: &Heard, safe: u64) {
+    let mut state = heard.state.lock();
+    if state.0 == safe && !state.1 && state.2.is_none() {
+        let step = std::time::Duration::from_millis(100);
+        heard.changed.wait_for(&mut state, step);
+    }
+}
+
+/// Ends a line and all who wait for it.
+struct Ends<'a>(&'a AtomicBool, &'a Line);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.close();
+    }
+}
+
+/// Listens until everything is safe or the line breaks, which ends it for who writes too.
+fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
+    loop {
+        let said = line.frame();
+        let mut state = heard.state.lock();
+        match said {
+            Ok(Frame::Have { records, all }) => (state.0, state.1) = (records, all),
+            Ok(_) => {
+                let text = "it says something else".to_owned();
+                state.2 = Some(LineError::Away(line.place.clone(), text));
+            }
+            Err(_) if over.load(Ordering::Relaxed) => {}
+            Err(error) => state.2 = Some(error),
+        }
+        heard.changed.notify_all();
+        if state.1 || state.2.is_some() || over.load(Ordering::Relaxed) {
+            // Who writes would wait for a depot that is gone.
+            if state.2.is_some() {
+                line.close();
+            }
+            return;
+        }
+    }
+}
+
+impl Heard {
+    /// What the depot said last says more than a connection that breaks.
+    fn better(&self, error: LineError) -> LineError {
+        let mut state = self.state.lock();
+        if state.2.is_none() {
+            self.changed.wait_for(&mut state, std::time::Duration::from_millis(500));
+        }
+        state.2.clone().unwrap_or(error)
+    }
+}
+
+/// Why a connection did not bring it to an end.
+enum Fault {
+    Line(LineError),
+    Over(Failure),
+}
+
+impl From<LineError> for Fault {
+    fn from(error: LineError) -> Self {
+        Self::Line(error)
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        Self::Over(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests;

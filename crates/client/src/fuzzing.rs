@@ -1,0 +1,51 @@
+//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//!
+//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
+//! or memory without bound is a finding.
+
+use crate::{forecast, ssh};
+
+/// What the other end says of itself before the program is sent there.
+pub fn bootstrap_line(data: &[u8]) {
+    for line in data.split(|byte| *byte == b'\n') {
+        let system = ssh::system_told(line);
+        assert!(system.is_none_or(|system| system.len() <= line.len()));
+    }
+}
+
+/// A line, and a greeting before it.
+pub fn bootstrap_line_seeds() -> Vec<Vec<u8>> {
+    let line = b"PACKTRAIN-BOOTSTRAP-1 Linux x86_64 gzip absent\n";
+    vec![line.to_vec(), [b"Welcome!\n".as_slice(), line].concat()]
+}
+
+/// An archive of perfSONAR: throughputs of the path that was asked for, and counts of others.
+pub fn perfsonar(data: &[u8]) {
+    use crate::forecast::perfsonar::{read, write};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(found) = read(text, "a", "b") else { return };
+    assert!(found.measurements.len() + found.of_others + found.failed <= data.len());
+    if found.measurements.is_empty() {
+        return;
+    }
+    // A series is in whole seconds: written once more it stays as it is.
+    let series = |found: &forecast::perfsonar::Found| write(&found.measurements).to_string();
+    let once = read(&series(&found), "a", "b").expect("what was written is read");
+    assert_eq!(once.measurements.len() + once.failed, found.measurements.len());
+    if !once.measurements.is_empty() {
+        let twice = read(&series(&once), "a", "b").expect("what was written is read");
+        assert_eq!(twice.measurements.len() + twice.failed, once.measurements.len());
+    }
+}
+
+/// A series, and results of the scheduler.
+pub fn perfsonar_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"[{"ts": 1700000000, "val": 9.1e9}, {"ts": 1700003600, "val": 8e9}]"#,
+        r#"{"start-time": "2026-11-22T08:30:00+01:00", "test": {"spec": {"source": "a", "dest": "b"}},
+            "result-merged": {"succeeded": true, "summary": {"summary": {"throughput-bits": 5e9}}}}"#,
+        r#"[{"result": {"succeeded": false}}, {"test": {"spec": {"source": "x"}}}]"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}

@@ -1,0 +1,12 @@
+//! What a user runs: copies and comparisons, ssh to the other end, sessions for those who come later,
+//! forecasts, and the removal of what interrupted transfers left.
+
+pub mod clean;
+pub mod cp;
+pub mod deposit;
+pub mod forecast;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod probe;
+pub mod ssh;

@@ -1,0 +1,217 @@
+//! The other end over ssh: the system's own program, so that its configuration, agent and jump
+//! hosts work, and whatever a login shell prints first is skipped.
+
+mod bootstrap;
+pub mod child;
+mod image;
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use packtrain_transfer::{Failure, FailureKind};
+use parking_lot::Mutex;
+
+use bootstrap::Bootstrapped;
+#[cfg(feature = "fuzzing")]
+pub(crate) use bootstrap::system_told;
+use child::{Running, Target};
+use packtrain_runtime::control::{Control, ControlSender, over_streams};
+use packtrain_runtime::marker;
+use packtrain_service::host;
+use packtrain_service::{SshSettings, StopHandle};
+
+/// How long the other end has to finish once this one has said all.
+const FINISH: Duration = Duration::from_secs(2);
+
+/// A running ssh with the other end behind it.
+pub(crate) struct Remote {
+    child: Arc<Mutex<Child>>,
+    pub(crate) control: Control,
+    /// Where the host is, as far as names tell.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Starts the other end at `host`.
+pub(crate) fn start(
+    settings: &SshSettings,
+    user: Option<&str>,
+    host: &str,
+    stop: &StopHandle,
+) -> Result<Remote, Failure> {
+    let target = Target::new(user, host)?;
+    let (child, control) = match attempt(settings, &target, stop)? {
+        Ok(running) => running,
+        Err(status) if settings.bootstrap && may_be_missing(status) => {
+            let certain = status.code() == Some(127);
+            match bootstrap::start(settings, &target, certain, stop)? {
+                Bootstrapped::Runs(running, input, output) => connect(running, input, output),
+                Bootstrapped::Present => return Err(explain(&target, status)),
+            }
+        }
+        Err(status) => return Err(explain(&target, status)),
+    };
+    Ok(Remote { child, control, addresses: resolve(settings, &target, host) })
+}
+
+/// How a login shell ends that does not find a program: csh with 1, all others with 127.
+fn may_be_missing(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(1 | 127))
+}
+
+type Connected = (Arc<Mutex<Child>>, Control);
+
+fn connect(running: Running, input: ChildStdin, output: ChildStdout) -> Connected {
+    (running.release(), over_streams("ssh", output, Stdin(input)))
+}
+
+/// Starts the program that is installed at the target; the inner error is how the command ended
+/// before it said the marker.
+fn attempt(
+    settings: &SshSettings,
+    target: &Target,
+    stop: &StopHandle,
+) -> Result<Result<Connected, ExitStatus>, Failure> {
+    if settings.remote_path.starts_with('-') {
+        let text = "the command for --remote-path begins with `-`: ssh would take it for an option";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let words = format!("{} serve --stdio", settings.remote_path);
+    let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
+    if matches!(marker::skip_noise(&mut output), Ok(true)) {
+        return Ok(Ok(connect(running, input, output)));
+    }
+    drop((input, output));
+    running.wait().map(Err)
+}
+
+/// ssh's standard input; a vectored write goes out as one.
+struct Stdin(ChildStdin);
+
+impl Write for Stdin {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn explain(target: &Target, status: ExitStatus) -> Failure {
+    match (status.code(), status.signal()) {
+        (Some(255), _) => Failure::new(
+            FailureKind::Temporary,
+            format!("ssh could not reach {target}; its own message is above"),
+        ),
+        (Some(126 | 127), _) => Failure::new(
+            FailureKind::Fatal,
+            format!(
+                "packtrain is not installed at {target}: install it there, name it with \
+                 --remote-path, or allow --bootstrap auto"
+            ),
+        ),
+        (_, Some(signal)) => {
+            Failure::new(FailureKind::Temporary, format!("ssh was ended by signal {signal}"))
+        }
+        (code, _) => Failure::new(
+            FailureKind::Temporary,
+            format!("the far end at {target} did not start (exit {})", code.unwrap_or(-1)),
+        ),
+    }
+}
+
+/// Reads a path to its end, line ends included, and removes that file.
+const REMOVE: &str = "p=$(cat; echo .) && p=${p%.} && rm -f -- \"$p\"";
+
+/// Removes a file of ours at a host; what cannot be removed stays. `path` is as a place has it.
+pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
+    let Ok(target) = Target::new(user, host) else { return };
+    // The name is not for a shell to read; `~/` before it is the home that ssh begins in.
+    let path = path.strip_prefix(b"~/").unwrap_or(path);
+    let words = child::posix(REMOVE);
+    // Also after the user wished the end: nothing is to stay there.
+    let Ok((running, mut input, output)) =
+        Running::start(settings, &target, &words, &StopHandle::new())
+    else {
+        return;
+    };
+    let _ = input.write_all(path);
+    drop(input);
+    let _ = io::copy(&mut { output }, &mut io::sink());
+    let _ = running.wait();
+}
+
+/// Where the host is: ssh knows the real name behind an alias.
+fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
+    let mut name = host.to_owned();
+    if let Ok(mut command) = child::command(settings, &["-G"], target) {
+        let shown = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+        if let Ok(shown) = shown {
+            let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+            if let Some(real) = text.lines().find_map(|line| line.strip_prefix("hostname ")) {
+                real.trim().clone_into(&mut name);
+            }
+        }
+    }
+    host::lookup(&name)
+}
+
+/// ssh itself, once the connection is somebody else's.
+pub(crate) struct Waiter {
+    child: Arc<Mutex<Child>>,
+    tx: ControlSender,
+}
+
+impl Remote {
+    pub(crate) fn split(self) -> (Control, Waiter) {
+        let tx = self.control.tx.clone();
+        (self.control, Waiter { child: self.child, tx })
+    }
+}
+
+impl Waiter {
+    /// Lets the other end finish, then ends ssh.
+    pub(crate) fn finish(self) {
+        self.tx.close();
+        if !child::ends_within(&self.child, FINISH) {
+            child::terminate(&self.child);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_named_file_is_removed_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "a\n", "a\n\n", "-rf", "$(b)", "b"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        for name in ["a\n", "-rf", "$(b)", "not there"] {
+            let mut child = Command::new("sh")
+                .args(["-c", &child::posix(REMOVE)])
+                .current_dir(dir.path())
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(name.as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success(), "{name:?}");
+        }
+        let left = std::fs::read_dir(dir.path()).unwrap();
+        let mut left: Vec<_> = left.map(|item| item.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["a", "a\n\n", "b"]);
+    }
+}

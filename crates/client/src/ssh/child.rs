@@ -1,0 +1,231 @@
+//! One run of the ssh program: how it is called, how it is ended.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use packtrain_os::process::{TerminalSignal, ignore_in_child};
+use packtrain_transfer::{Failure, FailureKind};
+use parking_lot::Mutex;
+
+use packtrain_runtime::session::Stop;
+use packtrain_service::executor::spawn;
+use packtrain_service::{SshSettings, StopHandle};
+
+/// How often a wish to end and the end of the program are looked for.
+const POLL: Duration = Duration::from_millis(20);
+/// How long ssh has to put the terminal in order after SIGTERM.
+const TERMINATE: Duration = Duration::from_secs(1);
+
+/// Where ssh is to go: `host` or `user@host`, checked.
+pub struct Target(String);
+
+impl Target {
+    /// Refuses names that ssh would take for an option.
+    pub fn new(user: Option<&str>, host: &str) -> Result<Self, Failure> {
+        for name in [user.unwrap_or("root"), host] {
+            if name.is_empty() || name.starts_with('-') || name.contains('\0') {
+                let text = format!("`{name}` is not a host or user name");
+                return Err(Failure::new(FailureKind::Usage, text));
+            }
+        }
+        Ok(Self(user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"))))
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The ssh program with its options, `more` after the user's own, and the target.
+pub fn command(settings: &SshSettings, more: &[&str], target: &Target) -> Result<Command, Failure> {
+    let (program, rest) = settings.command.split_first().ok_or_else(|| {
+        Failure::new(FailureKind::Usage, "the command for -e is empty: write for example -e ssh")
+    })?;
+    let mut command = Command::new(program);
+    command.args(rest).args(more);
+    // Other programs (plink, dbclient) do not know `--`; what they get is checked all the same.
+    if Path::new(program).file_name().is_some_and(|name| name == "ssh") {
+        command.arg("--");
+    }
+    command.arg(&target.0);
+    // The terminal sends Ctrl-C to ssh too. The connection must outlive it, so that both ends can
+    // finish in order; ssh stays in the foreground group, because it may ask for a password.
+    ignore_in_child(&mut command, &[TerminalSignal::Interrupt, TerminalSignal::HangUp]);
+    Ok(command)
+}
+
+/// A script of single words and double quotes for any login shell: sh, csh and fish agree on
+/// words between single quotes that hold no backslash, no exclamation mark and no line end.
+pub fn posix(script: &str) -> String {
+    debug_assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
+    format!("exec sh -c '{script}'")
+}
+
+/// A running ssh program.
+pub struct Running {
+    child: Arc<Mutex<Child>>,
+    /// Set when nobody needs to end it any more on the user's wish.
+    released: Arc<AtomicBool>,
+    stop: Stop,
+}
+
+impl Running {
+    /// Runs `words` at the target. Until it is released the program ends when the user wishes
+    /// the end.
+    pub fn start(
+        settings: &SshSettings,
+        target: &Target,
+        words: &str,
+        stop: &StopHandle,
+    ) -> Result<(Self, ChildStdin, ChildStdout), Failure> {
+        let mut command = command(settings, &[], target)?;
+        command.arg(words);
+        Self::spawn(command, stop).map_err(|e| no_ssh(settings, &e))
+    }
+
+    /// The same for any program.
+    pub fn spawn(
+        mut command: Command,
+        stop: &StopHandle,
+    ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("it was started without its pipes"));
+        };
+        let child = Arc::new(Mutex::new(child));
+        let released = Arc::<AtomicBool>::default();
+        {
+            let (child, released, stop) = (Arc::clone(&child), Arc::clone(&released), stop.clone());
+            spawn("ssh-stop", move || {
+                while !released.load(Ordering::Relaxed) {
+                    if stop.requested().is_some() {
+                        return terminate(&child);
+                    }
+                    std::thread::sleep(POLL);
+                }
+            });
+        }
+        Ok((Self { child, released, stop: Stop::new(stop.clone()) }, input, output))
+    }
+
+    /// Waits for its end; the failure if the user wished the end meanwhile.
+    pub fn wait(self) -> Result<ExitStatus, Failure> {
+        loop {
+            let ended = self.child.lock().try_wait();
+            match (ended, self.stop.asked()) {
+                (Ok(Some(_)), Some(wish)) => return Err(wish),
+                (Ok(Some(status)), None) => return Ok(status),
+                (Ok(None), _) => std::thread::sleep(POLL),
+                (Err(e), _) => {
+                    return Err(Failure::new(FailureKind::Fatal, format!("ssh is lost: {e}")));
+                }
+            }
+        }
+    }
+
+    /// The transfer itself takes care of the user's wishes from now on.
+    pub(crate) fn release(self) -> Arc<Mutex<Child>> {
+        Arc::clone(&self.child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.released.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn no_ssh(settings: &SshSettings, error: &io::Error) -> Failure {
+    let program = settings.command.first().map_or("ssh", String::as_str);
+    let text = format!("cannot run {program}: {error}; install it or name another with -e");
+    Failure::new(FailureKind::Fatal, text)
+}
+
+/// Whether it ends by itself within `limit`.
+pub(crate) fn ends_within(child: &Mutex<Child>, limit: Duration) -> bool {
+    let mut waited = Duration::ZERO;
+    while !matches!(child.lock().try_wait(), Ok(Some(_)) | Err(_)) {
+        if waited >= limit {
+            return false;
+        }
+        std::thread::sleep(POLL);
+        waited += POLL;
+    }
+    true
+}
+
+/// Ends it: ssh turns the terminal's echo on again after SIGTERM, if it asked for a password.
+pub(crate) fn terminate(child: &Mutex<Child>) {
+    {
+        // Not yet waited for, so the number is still its own.
+        let mut child = child.lock();
+        let running = matches!(child.try_wait(), Ok(None));
+        let pid = rustix::process::Pid::from_raw(child.id().cast_signed());
+        if let (true, Some(pid)) = (running, pid) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+    if !ends_within(child, TERMINATE) {
+        let _ = child.lock().kill();
+        ends_within(child, TERMINATE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_ssh_would_take_for_options_are_refused() {
+        for (user, host) in [
+            (None, "-oProxyCommand=x"),
+            (Some("-oProxyCommand=x"), "host"),
+            (Some("user"), "-x"),
+            (None, ""),
+            (Some(""), "host"),
+        ] {
+            let refused = Target::new(user, host).err().unwrap();
+            assert_eq!(refused.kind, FailureKind::Usage, "{user:?} {host}");
+        }
+        assert_eq!(Target::new(Some("a"), "b-c").unwrap().to_string(), "a@b-c");
+    }
+
+    #[test]
+    fn options_end_before_the_host() {
+        let words = |program: &[&str]| {
+            let command = program.iter().map(|&word| word.to_owned()).collect();
+            let settings = SshSettings { command, ..SshSettings::default() };
+            let target = Target::new(None, "host").unwrap();
+            let command = command_words(&settings, &target);
+            command.join(" ")
+        };
+        assert_eq!(words(&["ssh"]), "ssh -G -- host");
+        assert_eq!(words(&["/usr/bin/ssh", "-p", "2222"]), "/usr/bin/ssh -p 2222 -G -- host");
+        assert_eq!(words(&["plink"]), "plink -G host");
+    }
+
+    fn command_words(settings: &SshSettings, target: &Target) -> Vec<String> {
+        let command = command(settings, &["-G"], target).unwrap();
+        let all = [command.get_program()].into_iter().chain(command.get_args());
+        all.map(|word| word.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_wish_ends_a_program_that_says_nothing() {
+        let settings = SshSettings {
+            command: ["sh", "-c", "sleep 600"].map(str::to_owned).to_vec(),
+            ..SshSettings::default()
+        };
+        let stop = StopHandle::new();
+        let target = Target::new(None, "host").unwrap();
+        let (running, _input, _output) = Running::start(&settings, &target, "true", &stop).unwrap();
+        stop.request(2);
+        assert_eq!(running.wait().unwrap_err().kind, FailureKind::Cancelled);
+    }
+}

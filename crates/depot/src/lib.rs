@@ -1,0 +1,417 @@
+//! `depot`: a station in the middle of a path, which passes sessions on.
+//!
+//! A session is a header and behind it a byte stream that is sealed from end to end; the depot
+//! reads the header and nothing else (`packtrain_session`). `address_policy` says where sessions may
+//! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
+//! counted,
+//! `spool` what is kept on a disk for those who come later.
+
+mod admission;
+mod echo;
+mod framed;
+mod lane;
+mod measure;
+mod metrics;
+mod relay;
+mod request;
+mod spool;
+
+use parking_lot::Mutex;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Sender, bounded};
+use packtrain_net::relay::{Movers, Way};
+use packtrain_net::tcp::tune::{self, check_congestion};
+use packtrain_net::tcp::{ConnectOptions, listen};
+use packtrain_net::udp::PortRange;
+use packtrain_os::{clock, entropy};
+use packtrain_session::{DepotId, Guard, MOST_HOPS};
+use packtrain_transfer::FailureKind;
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use packtrain_hops::{Hops, Pool};
+use packtrain_identity::authorized::AuthorizedKeys;
+use packtrain_identity::config::Dirs;
+use packtrain_identity::keys;
+use packtrain_service::address_policy::AllowRule;
+use packtrain_service::executor;
+use packtrain_service::host;
+use packtrain_service::unauthenticated::Unauthenticated;
+use packtrain_service::{NodeError, Notice, NoticeLevel, StopHandle};
+
+pub use admission::DepotLimits;
+pub use metrics::DepotStats;
+pub use request::{DepotClique, DepotKept, DepotReporter, DepotRequest, DepotSession};
+pub use spool::{DepotSpool, SpoolStats};
+
+use admission::Admission;
+use measure::{Sensors, Turns};
+use metrics::Counters;
+use spool::Spool;
+
+/// Sessions remembered so that none comes twice: of four minutes.
+const MOST_REMEMBERED: usize = 100_000;
+/// Connections that are not authenticated yet.
+const MAX_UNAUTHENTICATED: usize = 1024;
+/// The same of one network: as many streams as anybody opens at once, and the rest is for others.
+const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 256;
+/// Words for the reporter that may wait; more are not told.
+const MOST_WORDS: usize = 4096;
+/// How often the depot measures itself.
+const TICK: Duration = Duration::from_secs(1);
+/// How often what was measured is written.
+const KEEP: Duration = Duration::from_secs(60);
+/// The wait after a connection that could not be accepted.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The time in which what ends at the limit of a drain is told.
+const LAST: Duration = Duration::from_millis(500);
+
+/// What the reporter is to be told.
+enum Told {
+    Session(DepotSession),
+    Stats(DepotStats),
+    Kept(DepotKept),
+    Notice(Notice),
+}
+
+/// What all sessions share.
+struct Depot {
+    id: DepotId,
+    allow: Vec<AllowRule>,
+    hop_limit: usize,
+    idle: Duration,
+    way: Way,
+    connect: ConnectOptions,
+    keys: KeyFile,
+    admission: Mutex<Admission>,
+    pool: Arc<Pool>,
+    /// Who moves bytes at the moment.
+    movers: Arc<Movers>,
+    hops: Hops,
+    /// When datagrams last did not get through to a next depot; 0 for never.
+    fell_back: AtomicU64,
+    guard: Mutex<Guard>,
+    counters: Counters,
+    spool: Option<Arc<Spool>>,
+    sensors: Sensors,
+    turns: Option<Turns>,
+    measured: Mutex<(DataRate, f64)>,
+    tell: Sender<Told>,
+}
+
+impl Depot {
+    fn tell(&self, told: Told) {
+        // A reporter that cannot keep up hears less; sessions do not wait for it.
+        let _ = self.tell.try_send(told);
+    }
+
+    fn warn(&self, text: String) {
+        self.tell(Told::Notice(Notice::new(NoticeLevel::Warning, text)));
+    }
+
+    fn stats(&self) -> DepotStats {
+        let (rate, load) = *self.measured.lock();
+        let sessions = self.admission.lock().sessions();
+        let spool = self.spool.as_ref().map(|spool| spool.stats());
+        let held = self.pool.lent();
+        DepotStats { sessions, rate, held, load, spool, ..self.counters.stats() }
+    }
+
+    /// Measures itself, and tells of it now and then, for ever.
+    async fn watch(self: Arc<Self>, interval: Duration) {
+        let (mut looked, mut told, mut before) = (clock::now(), clock::now(), ByteCount::ZERO);
+        let (mut sensed, mut kept) = (clock::now(), clock::now());
+        loop {
+            tokio::time::sleep(TICK.to_std()).await;
+            let now = clock::now();
+            let load = metrics::load();
+            let bytes = self.counters.stats().bytes;
+            let bytes = bytes.0 + bytes.1;
+            let rate = DataRate::from_bytes_over(bytes.saturating_sub(before), now.since(looked));
+            (looked, before) = (now, bytes);
+            *self.measured.lock() = (rate, load);
+            self.admission.lock().measured(now, rate, load);
+            if let Some(spool) = &self.spool {
+                spool::sweep(&self, spool);
+            }
+            if now.since(sensed) >= measure::SAMPLE {
+                sensed = now;
+                self.sensors.look(now);
+            }
+            if now.since(kept) >= KEEP {
+                kept = now;
+                tokio::task::block_in_place(|| self.sensors.keep());
+            }
+            if now.since(told) >= interval {
+                told = now;
+                self.tell(Told::Stats(self.stats()));
+            }
+        }
+    }
+}
+
+/// The keys that are let in: read again when a session comes and a second has passed, so that one
+/// taken out is out.
+struct KeyFile {
+    path: PathBuf,
+    read: Mutex<Option<(Time, ReadKeys)>>,
+}
+
+type ReadKeys = Result<Arc<AuthorizedKeys>, String>;
+
+impl KeyFile {
+    fn keys(&self) -> ReadKeys {
+        let mut read = self.read.lock();
+        let now = clock::now();
+        match &*read {
+            Some((at, keys)) if now.since(*at) < TICK => keys.clone(),
+            _ => {
+                let keys = tokio::task::block_in_place(|| AuthorizedKeys::load(&self.path));
+                let keys = keys.map(Arc::new).map_err(|error| error.to_string());
+                *read = Some((now, keys.clone()));
+                keys
+            }
+        }
+    }
+}
+
+fn usage(text: impl Into<String>) -> NodeError {
+    NodeError::new(FailureKind::Usage, text)
+}
+
+fn check(request: &DepotRequest) -> Result<(), NodeError> {
+    if request.limits.room() == 0 {
+        return Err(usage("the pool has no room for one session: give it 1MiB or more"));
+    }
+    if request.hop_limit == 0 || usize::from(request.hop_limit) > MOST_HOPS {
+        return Err(usage(format!("a route has 1 to {MOST_HOPS} depots")));
+    }
+    if let Some(clique) = &request.clique {
+        if clique.peers.len() >= packtrain_plan::forecast::clique::MOST_MEMBERS {
+            return Err(usage("a clique has 64 depots at most"));
+        }
+        if clique.peers.contains(&clique.name) {
+            return Err(usage(format!("--name {} is --peer too: that is the others", clique.name)));
+        }
+    }
+    if let Some(name) = &request.tcp_cc {
+        check_congestion(name).map_err(|e| usage(e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Lets this process open as many files as it may: a session takes six.
+fn raise_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused there are fewer sessions: connections then wait to be accepted.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Relays sessions until asked to stop, and then lets those under way end.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), NodeError> {
+    check(&request)?;
+    raise_files();
+    let path = match &request.authorized_keys {
+        Some(path) => path.clone(),
+        None => Dirs::from_env()?.authorized_keys(),
+    };
+    let keys = AuthorizedKeys::load(&path).map_err(|e| usage(e.to_string()))?;
+    let warn = |text: String| reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+    for (line, error) in &keys.refused {
+        warn(format!("{} line {line}: {error}", path.display()));
+    }
+    if keys.is_empty() {
+        warn(format!("nobody may use this depot yet: add keys to {}", path.display()));
+    }
+    if request.allow.is_empty() {
+        warn("sessions may go nowhere yet: say where to with --allow".to_owned());
+    }
+    let (tell, told) = bounded(MOST_WORDS);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for word in told {
+                match word {
+                    Told::Session(session) => reporter.session(&session),
+                    Told::Stats(stats) => reporter.stats(&stats),
+                    Told::Kept(kept) => reporter.kept(&kept),
+                    Told::Notice(notice) => reporter.notice(&notice),
+                }
+            }
+        });
+        listen_and_relay(request, path, tell, reporter)
+    })
+}
+
+fn bind(address: &str, option: &str) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let address: SocketAddr = host::listen_address(address).map_err(usage)?;
+    let listener = listen(address).map_err(|e| {
+        let text = format!("cannot listen on {address}: {e}; choose another with {option}");
+        NodeError::new(FailureKind::Fatal, text)
+    })?;
+    let bound = listener.local_addr().unwrap_or(address);
+    Ok((listener, bound))
+}
+
+fn listen_and_relay(
+    request: DepotRequest,
+    keys: PathBuf,
+    tell: Sender<Told>,
+    reporter: &dyn DepotReporter,
+) -> Result<(), NodeError> {
+    let _runtime = executor::handle().enter();
+    let (listener, bound) = bind(&request.listen, "--listen")?;
+    // Connections that come in have what their listener has.
+    if let Some(name) = &request.tcp_cc {
+        let _ = tune::set_congestion(&listener, name);
+    }
+    if let Some(size) = request.buffers {
+        let _ = tune::set_buffers(&listener, size);
+    }
+    let metrics = match &request.metrics {
+        Some(address) => {
+            let (listener, bound) = bind(address, "--metrics")?;
+            if !metrics::is_local(&bound) {
+                let text = "figures are told on this machine only: write 127.0.0.1:PORT";
+                return Err(usage(text));
+            }
+            Some((listener, bound))
+        }
+        None => None,
+    };
+    let spool = match request.spool.map(Spool::open).transpose()? {
+        Some((spool, warnings)) => {
+            for text in warnings {
+                reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+            Some(Arc::new(spool))
+        }
+        None => None,
+    };
+    let turns = match request.clique {
+        Some(clique) => Some(Turns::new(clique, keys::identity()?)),
+        None => None,
+    };
+    let pool = Arc::new(request.limits.pool());
+    // The command has checked that the range is not empty.
+    let ports = request.ports.and_then(|ports| PortRange::new(ports.first, ports.last).ok());
+    let ports = ports.unwrap_or(PortRange::ANY);
+    let depot = Arc::new(Depot {
+        spool,
+        id: DepotId(entropy::bytes()),
+        allow: request.allow,
+        hop_limit: usize::from(request.hop_limit),
+        idle: request.idle,
+        way: if request.copy { Way::Copy } else { Way::Splice },
+        connect: ConnectOptions {
+            congestion: request.tcp_cc,
+            buffers: request.buffers,
+            ..ConnectOptions::default()
+        },
+        keys: KeyFile { path: keys, read: Mutex::default() },
+        hops: Hops::new(Arc::clone(&pool), ports, request.flows as usize),
+        fell_back: AtomicU64::new(0),
+        pool,
+        movers: Movers::new(executor::workers()),
+        admission: Mutex::new(Admission::new(request.limits)),
+        guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
+        counters: Counters::default(),
+        sensors: Sensors::load(measurements(bound)),
+        turns,
+        measured: Mutex::default(),
+        tell,
+    });
+    reporter.listening(bound, metrics.as_ref().map(|(_, bound)| *bound));
+    if let Some(kept) = &depot.spool {
+        spool::resume(&depot, kept);
+    }
+    let watching = tokio::spawn(Arc::clone(&depot).watch(request.interval));
+    let probing = depot.turns.is_some().then(|| {
+        let depot = Arc::clone(&depot);
+        tokio::spawn(async move {
+            if let Some(turns) = &depot.turns {
+                turns.run(&depot).await;
+            }
+        })
+    });
+    let answering = metrics.map(|(listener, _)| {
+        let depot = Arc::clone(&depot);
+        tokio::spawn(metrics::answer(listener, move || depot.stats()))
+    });
+    executor::handle().block_on(serve_until(&depot, listener, &request.stop, request.drain));
+    watching.abort();
+    if let Some(task) = probing {
+        task.abort();
+    }
+    if let Some(task) = answering {
+        task.abort();
+    }
+    depot.sensors.keep();
+    depot.tell(Told::Stats(depot.stats()));
+    Ok(())
+}
+
+/// Where a depot of this port keeps what it measured; nowhere without a home.
+fn measurements(bound: SocketAddr) -> Option<PathBuf> {
+    let dirs = packtrain_identity::config::Dirs::from_env().ok()?;
+    Some(dirs.state.join(format!("depot-{}.json", bound.port())))
+}
+
+/// Takes connections until asked to stop, then waits for the sessions under way, but not too long.
+async fn serve_until(
+    depot: &Arc<Depot>,
+    listener: TcpListener,
+    stop: &StopHandle,
+    drain: Duration,
+) {
+    let unauthenticated =
+        Unauthenticated::new(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK);
+    // Sessions hold it; when nobody does, all are over.
+    let (over, watched) = watch::channel(false);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.stopped() => break,
+        };
+        let Ok((socket, peer)) = accepted else {
+            // Out of files, most likely: wait for some to close.
+            tokio::time::sleep(AGAIN.to_std()).await;
+            continue;
+        };
+        let (pending, eviction) = unauthenticated.register(peer.ip());
+        let session = relay::serve(Arc::clone(depot), socket, peer, pending, watched.clone());
+        let depot = Arc::clone(depot);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = session => {}
+                () = eviction.wait() => {
+                    depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    drop((listener, watched));
+    let left = {
+        let mut admission = depot.admission.lock();
+        admission.drain();
+        admission.sessions()
+    };
+    if left > 0 {
+        depot.warn(format!("no new sessions; {left} under way have {drain} to end"));
+    }
+    if tokio::time::timeout(drain.to_std(), over.closed()).await.is_err() {
+        let _ = over.send(true);
+        let _ = tokio::time::timeout(LAST.to_std(), over.closed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Records come in: from their sender, or from the depot before.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use packtrain_os::clock;
+use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine};
+use packtrain_session::{Answer, Header, Reason, Refusal, WINDOW};
+use packtrain_units::{ByteCount, Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+use super::super::Depot;
+use super::super::relay::{Ended, Flow, Known, Seat, let_in, refusal};
+use super::bringers::Bringing;
+use super::store::Appended;
+use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
+use packtrain_service::unauthenticated::UnauthenticatedPeer;
+
+/// How far ahead of a slow branch that all wait for, or that is dropped, a session may be.
+pub(super) const AHEAD: u64 = 256;
+/// How long the one byte behind a header may take.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long somebody who was refused may take to hear it.
+const HEAR: Duration = Duration::from_secs(2);
+/// How often who waits hears that this depot lives.
+const ALIVE: Duration = Duration::from_secs(5);
+/// The shortest time between two syncs.
+const REST: Duration = Duration::from_millis(50);
+
+impl From<Denied> for Ended {
+    fn from(denied: Denied) -> Self {
+        let Denied { reason, retry_after, text } = denied;
+        Self::Refused(Refusal { retry_after, ..refusal(0, reason, text) })
+    }
+}
+
+/// What a depositor asks for, if this depot does that.
+fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head, Ended> {
+    let position = usize::from(node);
+    let no = |reason, text: String| Err(refusal(position, reason, text).into());
+    let session = &header.session;
+    let Some(Asked::Deposit(deposit)) = &session.spool else {
+        return no(Reason::Malformed, "the header does not say what is deposited".into());
+    };
+    // Depots do not add to it: whoever did wants it to look like another.
+    if !header.trail.is_empty() {
+        return no(Reason::Malformed, "a deposit's header has no trail".into());
+    }
+    let nodes = session.nodes();
+    if position >= nodes.len() {
+        return no(Reason::Malformed, "the route has no depot for this position".into());
+    }
+    // All of it, so that who sends hears of it and not a depot that tries on.
+    let depth = deepest(&nodes);
+    let most = depot.hop_limit.min(usize::from(session.hop_limit));
+    if depth > most {
+        return no(Reason::TooLong, format!("{depth} depots in a row; {most} are allowed"));
+    }
+    let now = clock::wall();
+    if session.sent > now + WINDOW {
+        let text = "the sender's clock is ahead of the depot's by more than two minutes: set them";
+        return no(Reason::Stale, text.into());
+    }
+    if deposit.keep > spool.settings.keep {
+        let (asked, most) = (deposit.keep, spool.settings.keep);
+        let text = format!("the depot keeps sessions for {most}, not {asked}: ask for less");
+        return no(Reason::Forbidden, text);
+    }
+    if session.sent + deposit.keep <= now {
+        let text = "the time of this session is over, or the sender's clock is behind the depot's";
+        return no(Reason::Absent, text.into());
+    }
+    Ok(Head { node, header })
+}
+
+/// The most depots in a row.
+fn deepest(nodes: &[Node<'_>]) -> usize {
+    let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        // A parent is an earlier one.
+        let above = node.parent.and_then(|parent| depths.get(usize::from(parent)));
+        depths.push(above.copied().unwrap_or(0) + 1);
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+/// Why a session that is over takes nothing more.
+fn over(kept: &Kept) -> Ended {
+    if kept.records.progress().forsaken {
+        return Ended::Failed("the session came as another depot of its plan".into());
+    }
+    refusal(usize::from(kept.head.node), Reason::Absent, "this session is over").into()
+}
+
+/// Serves a connection that brings records.
+pub(crate) async fn deposit(
+    depot: &Arc<Depot>,
+    socket: &mut TcpStream,
+    header: Header,
+    pending: &mut Option<UnauthenticatedPeer>,
+    (known, flow): (&mut Known, &Flow),
+) -> Result<(), Ended> {
+    let key = let_in(depot, &header)?;
+    let Some(spool) = &depot.spool else {
+        let text = "this depot keeps no sessions: it has no --spool";
+        return Err(refusal(0, Reason::Unsupported, text).into());
+    };
+    let node = tokio::time::timeout(HELLO.to_std(), socket.read_u8()).await;
+    let node = node.map_err(|_| Ended::Failed("nothing came behind the header".into()))??;
+    *pending = None;
+    let refused = |ended| {
+        if let Ended::Refused(_) = &ended {
+            spool.counted.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        ended
+    };
+    let head = judge(depot, spool, header, node).map_err(refused)?;
+    known.to = format!(
+        "spool {}",
+        super::files::directory(&spool.settings.dir, session_of(&head)).display()
+    );
+    let seat = Seat::take(depot, key, flow, usize::from(node)).map_err(refused)?;
+    flow.touch();
+    let kept =
+        tokio::task::block_in_place(|| spool.admit(head)).map_err(Ended::from).map_err(refused)?;
+    let mut bringing = kept.bringers.join();
+    let displaced = bringing.left();
+    forward::start(depot, spool, &kept);
+    socket.write_all(&Answer::Accepted.write()).await?;
+    // Halves of their own: one is read while the other is written.
+    let (mut read, mut write) = socket.split();
+    let work = async {
+        tokio::select! {
+            ended = take_in((depot, spool), (&kept, &bringing), &mut read, flow) => ended?,
+            ended = answer(&kept, &mut write) => return ended,
+        }
+        // All is here, and soon it is safe.
+        answer(&kept, &mut write).await
+    };
+    let work = async {
+        tokio::select! {
+            ended = work => ended,
+            failed = keep_safe(depot, spool, &kept) => Err(failed),
+        }
+    };
+    let ended = tokio::select! {
+        ended = work => ended,
+        ended = seat.idle() => Err(ended),
+        () = displaced => Err(Ended::Failed("another connection brings this session".into())),
+    };
+    // Whatever ended it, what came is kept: the sender goes on from there.
+    let synced = sync(depot, spool, &kept).await;
+    match (ended, synced) {
+        (Ok(()), Err(e)) => Err(disk_failed(&e).into()),
+        (Ok(()), Ok(())) => Ok(()),
+        (Err(Ended::Refused(refusal)), _) => {
+            spool.counted.refused.fetch_add(1, Ordering::Relaxed);
+            let answer = Answer::Refused(refusal.clone()).write();
+            let len = u32::try_from(answer.len()).unwrap_or_default();
+            let frame = [&Frame::Refused { len }.write()[..], &answer].concat();
+            let hear = async {
+                write.write_all(&frame).await?;
+                write.shutdown().await?;
+                let mut waste = vec![0; 64 << 10];
+                while read.read(&mut waste).await? > 0 {}
+                Ok::<(), std::io::Error>(())
+            };
+            // A connection closed over unread bytes takes the answer with it.
+            let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
+            depot.counters.refused(refusal.reason);
+            Err(Ended::Failed(refusal.text))
+        }
+        (Err(failed), _) => Err(failed),
+    }
+}
+
+fn session_of(head: &Head) -> packtrain_session::SessionId {
+    head.deposit().map_or(head.header.session.id, |deposit| deposit.session)
+}
+
+/// Reads records until the last one is here.
+async fn take_in(
+    (depot, spool): (&Depot, &Arc<Spool>),
+    (kept, bringing): (&Kept, &Bringing<'_>),
+    read: &mut ReadHalf<'_>,
+    flow: &Flow,
+) -> Result<(), Ended> {
+    let sender = kept.head.header.sender;
+    let mut head = [0; FRAME_HEAD];
+    let mut record = Vec::new();
+    while !kept.records.progress().all {
+        hold_back(kept, flow).await?;
+        read.read_exact(&mut head).await?;
+        let frame = Frame::read(&head).map_err(|e| refusal(0, Reason::Malformed, e.to_string()))?;
+        let Frame::Record { number, last, len } = frame else {
+            return Err(refusal(0, Reason::Malformed, "a record was expected").into());
+        };
+        record.resize(len as usize, 0);
+        read.read_exact(&mut record).await?;
+        depot.counters.up.fetch_add(u64::from(len), Ordering::Relaxed);
+        let work = || -> Result<Appended, Ended> {
+            if !is_genuine(kept.id, &sender, number, last, &record) {
+                let text = format!("record {number} is not what the sender signed");
+                return Err(refusal(0, Reason::Malformed, text).into());
+            }
+            spool.grow(kept, ByteCount(len.into()))?;
+            match kept.records.append(number, last, &record) {
+                Ok(Appended::Gap) => {
+                    // What was here before is not any more: it comes again from where that ends.
+                    let text = format!("record {number} comes before one that is missing");
+                    let no = refusal(0, Reason::Busy, text);
+                    Err(Refusal { retry_after: Some(SOON), ..no }.into())
+                }
+                Ok(appended) => Ok(appended),
+                Err(e) => Err(disk_failed(&e).into()),
+            }
+        };
+        // What was here is nothing that moves: whoever saw it go by can bring it.
+        if tokio::task::block_in_place(work)? == Appended::New {
+            flow.up.fetch_add(u64::from(len), Ordering::Relaxed);
+            flow.touch();
+            bringing.brought(clock::now());
+        }
+        if kept.is_over() {
+            return Err(over(kept));
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the branches that all wait for.
+async fn hold_back(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
+    for branch in kept.branches.iter().filter(|branch| branch.policy == Policy::Wait) {
+        let mut have = branch.have.subscribe();
+        loop {
+            if let Stage::Left(refusal) = &*branch.stage.lock() {
+                return Err(refusal.clone().into());
+            }
+            if *have.borrow_and_update() + AHEAD > kept.records.progress().written {
+                break;
+            }
+            // Nothing moves, and that is as it should be.
+            let _ = tokio::time::timeout(REST.to_std() * 10, have.changed()).await;
+            flow.touch();
+            if kept.is_over() {
+                return Err(over(kept));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells how much is safe, until all is.
+async fn answer(kept: &Kept, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
+    let mut progress = kept.records.watch();
+    let mut told = None;
+    loop {
+        let now = *progress.borrow_and_update();
+        if now.over {
+            return Err(over(kept));
+        }
+        let have = Frame::Have { records: now.safe, all: now.all_safe };
+        if told != Some(have) {
+            write.write_all(&have.write()).await?;
+            told = Some(have);
+        }
+        if now.all_safe {
+            return Ok(());
+        }
+        // Now and then although nothing changed: who waits is to know that this depot lives.
+        let changed = tokio::time::timeout(ALIVE.to_std(), progress.changed()).await;
+        if changed.is_err() {
+            told = None;
+        }
+    }
+}
+
+/// Makes safe what comes, for as long as something comes.
+async fn keep_safe(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> Ended {
+    let mut progress = kept.records.watch();
+    loop {
+        let now = *progress.borrow_and_update();
+        if now.written == now.safe && now.all == now.all_safe {
+            let _ = progress.changed().await;
+            continue;
+        }
+        if let Err(e) = sync(depot, spool, kept).await {
+            depot.warn(format!("session {} in the spool: {e}", kept.id));
+            return disk_failed(&e).into();
+        }
+        tokio::time::sleep(REST.to_std()).await;
+    }
+}

@@ -1,0 +1,311 @@
+//! Sessions that are kept, as depots are told of them.
+
+use packtrain_session::DepotId;
+use packtrain_session::spool::{
+    Claim, Deposit, FRAME_HEAD, Frame, RECORD_TEXT, Sealer, Spool as Asked, Wish,
+};
+
+use super::*;
+
+/// A depot that keeps what comes.
+fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (Station, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let spool = DepotSpool {
+        dir: dir.path().join("spool"),
+        quota: ByteCount(1 << 30),
+        key_quota: None,
+        keep: Duration::from_secs(3600),
+        free: ByteCount::ZERO,
+    };
+    let station = Station::start(|request| {
+        request.spool = Some(spool);
+        change(request);
+    });
+    (station, dir)
+}
+
+const SESSION: SessionId = SessionId([5; 16]);
+const CAPABILITY: [u8; 32] = [6; 32];
+
+fn deposit(route: &[&Place]) -> Session {
+    let capability = Identity::generate(CAPABILITY).public().0;
+    let keep = Duration::from_secs(600);
+    let deposit = Deposit { session: SESSION, capability, size: None, keep };
+    let last = route.last().expect("a depot");
+    Session {
+        kind: Kind::Asynchronous,
+        id: SESSION,
+        hop_limit: 8,
+        spool: Some(Asked::Deposit(deposit)),
+        ..ask(last, route)
+    }
+}
+
+fn hello(session: &Session, node: u8) -> Vec<u8> {
+    [&header(session, 1)[..], &[node]].concat()
+}
+
+async fn bring(depot: &Place, hello: &[u8]) -> (TcpStream, Answer) {
+    let mut socket = reach(depot).await;
+    socket.write_all(hello).await.expect("room");
+    let answer = read_answer(&socket).await.expect("an answer");
+    (socket, answer)
+}
+
+async fn frame(socket: &mut TcpStream) -> Option<Frame> {
+    let mut head = [0; FRAME_HEAD];
+    socket.read_exact(&mut head).await.ok()?;
+    Some(Frame::read(&head).expect("a frame"))
+}
+
+/// Why it was not let in, or ends.
+async fn reason(socket: &mut TcpStream, answer: Answer) -> Option<Reason> {
+    if let Answer::Refused(refusal) = answer {
+        return Some(refusal.reason);
+    }
+    loop {
+        if let Frame::Refused { len } = frame(socket).await? {
+            let mut bytes = vec![0; len as usize];
+            socket.read_exact(&mut bytes).await.ok()?;
+            return match Answer::read(&bytes).expect("an answer") {
+                Answer::Refused(refusal) => Some(refusal.reason),
+                Answer::Accepted => None,
+            };
+        }
+    }
+}
+
+fn record(number: u64, last: bool) -> Vec<u8> {
+    let identity = Identity::generate([1; 32]);
+    let sealer = Sealer::new(SESSION, &[7; 32], [8; 16], |text| identity.sign(text));
+    let text = vec![9; if last { 5 } else { RECORD_TEXT }];
+    let record = sealer.seal(number, last, &text);
+    let frame = Frame::Record { number, last, len: record.len() as u32 };
+    [&frame.write()[..], &record].concat()
+}
+
+async fn until_safe(socket: &mut TcpStream, want: u64) {
+    loop {
+        match frame(socket).await {
+            Some(Frame::Have { records, .. }) if records >= want => return,
+            Some(Frame::Have { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn claim(place: &Place, wish: Wish) -> Vec<u8> {
+    let session = Session {
+        kind: Kind::Claim,
+        spool: Some(Asked::Claim(Claim { session: SESSION, wish })),
+        ..ask(place, &[])
+    };
+    let identity = Identity::generate(CAPABILITY);
+    let header = session.seal(identity.public().0, |text| identity.sign(text));
+    header.expect("it fits").write()
+}
+
+#[test]
+fn what_some_depot_behind_would_refuse_is_refused_at_once() {
+    let (depot, _dir) = keeping(|request| request.hop_limit = 3);
+    executor::handle().block_on(async {
+        let places: Vec<Place> =
+            (1..=4).map(|n| format!("depot-{n}:7879").parse().expect("a place")).collect();
+        let chain: Vec<&Place> = places.iter().collect();
+        let (mut socket, answer) = bring(&depot.place, &hello(&deposit(&chain), 0)).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::TooLong));
+        // Of a tree the deepest leaf counts, wherever the depot is itself.
+        let branch = |(n, parent): (usize, Option<u8>)| Branch {
+            parent,
+            policy: 1,
+            hop: Hop::tcp(places[n].clone()),
+        };
+        let tree = |parents: [Option<u8>; 4]| Session {
+            kind: Kind::Staging,
+            route: Vec::new(),
+            tree: parents.into_iter().enumerate().map(branch).collect(),
+            ..deposit(&chain)
+        };
+        let deep = tree([None, Some(0), Some(1), Some(2)]);
+        let (mut socket, answer) = bring(&depot.place, &hello(&deep, 1)).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::TooLong));
+        let wide = tree([None, Some(0), Some(1), Some(1)]);
+        assert_eq!(bring(&depot.place, &hello(&wide, 2)).await.1, Answer::Accepted);
+        // Depots do not sign the trail, so there is none.
+        let identity = Identity::generate([1; 32]);
+        let sealed = deposit(&chain[..2]).seal(identity.public().0, |text| identity.sign(text));
+        let passed = sealed.expect("it fits").passed(DepotId([1; 16])).write();
+        let (mut socket, answer) = bring(&depot.place, &[&passed[..], &[0]].concat()).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::Malformed));
+    });
+}
+
+#[test]
+fn a_replayed_header_takes_no_more_than_one_more_place() {
+    let limits = DepotLimits { key_sessions: 4, ..DepotLimits::default() };
+    let (depot, _dir) = keeping(|request| request.limits = limits);
+    executor::handle().block_on(async {
+        let hello = hello(&deposit(&[&depot.place]), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, false)).await.expect("room");
+        until_safe(&mut sender, 1).await;
+        let mut before: Option<TcpStream> = None;
+        for _ in 0..9 {
+            let (replay, answer) = bring(&depot.place, &hello).await;
+            assert_eq!(answer, Answer::Accepted);
+            // The replay before has to go, which is not refused: nothing is wrong with it.
+            if let Some(mut before) = before.replace(replay) {
+                assert_eq!(reason(&mut before, Answer::Accepted).await, None);
+            }
+        }
+        sender.write_all(&record(1, false)).await.expect("room");
+        until_safe(&mut sender, 2).await;
+        // One that is missing is no reason to give up.
+        sender.write_all(&record(5, false)).await.expect("room");
+        assert_eq!(reason(&mut sender, Answer::Accepted).await, Some(Reason::Busy));
+    });
+}
+
+#[test]
+fn a_claim_is_for_the_depot_it_names() {
+    let (depot, _dir) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let (mut sender, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, true)).await.expect("room");
+        until_safe(&mut sender, 1).await;
+        let elsewhere: Place = "127.0.0.1:9".parse().expect("a place");
+        for wish in [Wish::Read, Wish::Release] {
+            let (mut socket, answer) = bring(&depot.place, &claim(&elsewhere, wish)).await;
+            assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
+        }
+        let good = claim(&depot.place, Wish::Read);
+        let (mut socket, answer) = bring(&depot.place, &good).await;
+        assert_eq!(answer, Answer::Accepted);
+        assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 1, all: true }));
+        // Once.
+        let (mut socket, answer) = bring(&depot.place, &good).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::Stale));
+        // Another key is no ticket.
+        let claim = Claim { session: SESSION, wish: Wish::Read };
+        let session = Session {
+            kind: Kind::Claim,
+            spool: Some(Asked::Claim(claim)),
+            ..ask(&depot.place, &[])
+        };
+        let (mut socket, answer) = bring(&depot.place, &header(&session, 1)).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
+    });
+    let (_, stats) = depot.end();
+    assert_eq!(stats.spool.map(|spool| (spool.deposited, spool.released)), Some((1, 0)));
+}
+
+#[test]
+fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
+    // The next one keeps nothing, and says so.
+    let next = Station::start(|_| {});
+    let (depot, _dir) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let branch =
+            |parent, policy, place: &Place| Branch { parent, policy, hop: Hop::tcp(place.clone()) };
+        let tree = vec![branch(None, 1, &depot.place), branch(Some(0), 0, &next.place)];
+        let session =
+            Session { kind: Kind::Staging, route: Vec::new(), tree, ..deposit(&[&depot.place]) };
+        let (mut sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
+        assert_eq!(answer, Answer::Accepted);
+        let send = async {
+            // Fewer than may be ahead; it is told before.
+            for number in 0..200 {
+                if sender.write_all(&record(number, false)).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(3), send).await;
+        assert_eq!(reason(&mut sender, Answer::Accepted).await, Some(Reason::Unsupported));
+    });
+    let (_, stats) = depot.end();
+    assert_eq!(stats.spool.map(|spool| spool.dropped), Some(1));
+}
+
+/// A tree of one branch below `root`.
+fn branch_to(root: &Place, policy: u8, next: &Place) -> Session {
+    let tree = vec![
+        Branch { parent: None, policy: 1, hop: Hop::tcp(root.clone()) },
+        Branch { parent: Some(0), policy, hop: Hop::tcp(next.clone()) },
+    ];
+    Session { kind: Kind::Staging, route: Vec::new(), tree, ..deposit(&[root]) }
+}
+
+async fn pause(millis: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+}
+
+/// Waits until a depot has, or has had, so much to tell.
+async fn until(station: &Station, is: impl Fn(&SpoolStats) -> bool) {
+    loop {
+        let stats = station.ear.stats.lock().spool.clone();
+        if stats.is_some_and(|stats| is(&stats)) {
+            return;
+        }
+        pause(50).await;
+    }
+}
+
+#[test]
+fn a_branch_that_lacks_nothing_is_neither_dropped_nor_called_again() {
+    let (next, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
+    let (depot, _other) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let hello = hello(&branch_to(&depot.place, 2, &next.place), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, false)).await.expect("room");
+        until(&next, |stats| stats.bytes > ByteCount::ZERO).await;
+        // The pipe is silent, and the next depot closes what is.
+        pause(5000).await;
+        sender.write_all(&record(1, true)).await.expect("room");
+        until(&depot, |stats| stats.forwarded == 1).await;
+    });
+    let (_, stats) = depot.end();
+    assert_eq!(stats.spool.map(|spool| spool.dropped), Some(0));
+    let (sessions, stats) = next.end();
+    assert_eq!(stats.spool.map(|spool| spool.deposited), Some(1));
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+}
+
+#[test]
+fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
+    let (depot, dir) = keeping(|_| {});
+    let later = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place = later.local_addr().expect("bound").to_string();
+    let next: Place = place.parse().expect("a place");
+    drop(later);
+    executor::handle().block_on(async {
+        let hello = hello(&branch_to(&depot.place, 1, &next), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        for number in 0..4 {
+            sender.write_all(&record(number, number == 3)).await.expect("room");
+        }
+        until_safe(&mut sender, 4).await;
+    });
+    let records = dir.path().join("spool").join(SESSION.to_string()).join("records");
+    let mut bytes = std::fs::read(&records).expect("it is there");
+    bytes[packtrain_session::spool::RECORD + 9] ^= 1;
+    std::fs::write(&records, &bytes).expect("a file");
+    let (next, _other) = keeping(|request| request.listen = place);
+    executor::handle().block_on(async {
+        until(&depot, |stats| stats.dropped == 1).await;
+        let (mut socket, answer) = bring(&depot.place, &claim(&depot.place, Wish::Read)).await;
+        assert_eq!(answer, Answer::Accepted);
+        assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 4, all: true }));
+    });
+    assert!(std::fs::read(&records).expect("it is there") == bytes);
+    let (_, stats) = next.end();
+    // It has at most what was before.
+    let before = ByteCount(packtrain_session::spool::RECORD as u64);
+    assert!(stats.spool.is_some_and(|spool| spool.bytes <= before && spool.deposited == 0));
+}

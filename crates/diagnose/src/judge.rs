@@ -1,0 +1,297 @@
+//! From evidence to findings, without a clock or a file.
+//!
+//! Each cause has a rule that says how sure it is, from 0 to 1, in the numbers it goes by. What
+//! explains another cause (a quota that makes a processor slow) takes its place. Where no rule is
+//! at least possible, the verdict is that nothing can be said.
+
+mod ends;
+mod path;
+mod series;
+mod stages;
+mod transport;
+
+use packtrain_units::{DataRate, Duration};
+use serde::Serialize;
+
+use packtrain_service::evidence::Evidence;
+pub use stages::{Ceiling, Stage};
+
+/// From here on a finding is likely.
+const LIKELY: f64 = 0.7;
+/// From here on it is possible; below it is not told.
+const POSSIBLE: f64 = 0.45;
+/// What another cause explains is possible at most.
+const EXPLAINED: f64 = 0.65;
+/// Shorter transfers say too little.
+const LEAST: Duration = Duration::from_millis(700);
+
+/// What limits a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limiter {
+    /// The ceiling that was asked for.
+    RateAsked,
+    /// Nothing but the pipe through ssh got through.
+    SshPipe,
+    /// UDP does not get through.
+    UdpBlocked,
+    /// Something on the way limits UDP by dropping.
+    UdpPoliced,
+    /// Nothing got through for a while.
+    Outage,
+    /// Large datagrams vanish and nobody says so.
+    MtuBlackHole,
+    /// A cgroup's processor quota.
+    CgroupQuota,
+    /// Encryption.
+    Encryption,
+    /// Receive buffers too small for the machine's latency.
+    SocketBuffer,
+    /// The sending machine's processor.
+    SenderCpu,
+    /// The receiving machine's processor.
+    ReceiverCpu,
+    /// The sending end's disk.
+    SourceDisk,
+    /// The receiving end's disk.
+    TargetDisk,
+    /// The sending end's file names: listing and opening.
+    SourceMetadata,
+    /// The receiving end's file names: making and renaming.
+    TargetMetadata,
+    /// Many small files: work for each, not for bytes.
+    SmallFiles,
+    /// A window smaller than the path needs.
+    Window,
+    /// Others fill the path.
+    Congestion,
+    /// The path loses packets without being full.
+    LinkErrors,
+    /// The path is full: it can do no more.
+    PathRate,
+    /// Nothing can be said.
+    Inconclusive,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What limits.
+    pub cause: Limiter,
+    /// How sure, from 0 to 1.
+    pub sure: f64,
+    /// The same in a word.
+    pub how_sure: &'static str,
+    /// One sentence, without a full stop.
+    pub says: String,
+    /// The numbers it goes by.
+    pub evidence: Vec<Fact>,
+    /// What helps: a command, a setting, or whom to ask.
+    pub remedy: String,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fact {
+    /// Of what.
+    pub what: &'static str,
+    /// With its unit, for people.
+    pub value: String,
+}
+
+/// All findings about one transfer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The surest first; never empty.
+    pub findings: Vec<Finding>,
+    /// What each stage could do, as far as was seen.
+    pub ceilings: Vec<Ceiling>,
+    /// The stage with the lowest.
+    pub lowest: Option<Stage>,
+}
+
+impl Limiter {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RateAsked => "rate-asked",
+            Self::SshPipe => "ssh-pipe",
+            Self::UdpBlocked => "udp-blocked",
+            Self::UdpPoliced => "udp-policed",
+            Self::Outage => "outage",
+            Self::MtuBlackHole => "mtu-black-hole",
+            Self::CgroupQuota => "cgroup-quota",
+            Self::Encryption => "encryption",
+            Self::SocketBuffer => "socket-buffer",
+            Self::SenderCpu => "sender-cpu",
+            Self::ReceiverCpu => "receiver-cpu",
+            Self::SourceDisk => "source-disk",
+            Self::TargetDisk => "target-disk",
+            Self::SourceMetadata => "source-metadata",
+            Self::TargetMetadata => "target-metadata",
+            Self::SmallFiles => "small-files",
+            Self::Window => "window",
+            Self::Congestion => "congestion",
+            Self::LinkErrors => "link-errors",
+            Self::PathRate => "path-rate",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+impl Finding {
+    fn new(cause: Limiter, sure: f64, says: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (says, remedy) = (says.into(), remedy.into());
+        Self { cause, sure, how_sure: "", says, evidence: Vec::new(), remedy }
+    }
+
+    fn fact(mut self, what: &'static str, value: impl ToString) -> Self {
+        self.evidence.push(Fact { what, value: value.to_string() });
+        self
+    }
+}
+
+impl Diagnosis {
+    /// The surest finding.
+    pub fn first(&self) -> &Finding {
+        // `judge` leaves none empty.
+        &self.findings[0]
+    }
+
+    /// What is worth a word at the end of a copy: nothing if the path was full or asked to be
+    /// no faster, or if nothing can be said.
+    pub fn verdict(&self) -> Option<String> {
+        let first = self.first();
+        let silent =
+            matches!(first.cause, Limiter::PathRate | Limiter::RateAsked | Limiter::Inconclusive);
+        let maybe = if first.sure >= LIKELY { "" } else { "perhaps: " };
+        (!silent).then(|| format!("{maybe}{}", first.says))
+    }
+}
+
+/// Judges a transfer by its evidence.
+pub fn judge(evidence: &Evidence) -> Diagnosis {
+    let mut ceilings = stages::ceilings(evidence);
+    let mut found = Vec::new();
+    if evidence.elapsed >= LEAST {
+        ends::look(evidence, &mut found);
+        if let Some(path) = evidence.path.as_ref().filter(|_| !evidence.local) {
+            path::look(evidence, path, &mut found);
+            let policed = |f: &Finding| f.cause == Limiter::UdpPoliced && f.sure >= LIKELY;
+            if found.iter().any(policed) {
+                stages::police(&mut ceilings, path);
+            }
+        }
+        if evidence.probed {
+            found.extend(stages::probed(&ceilings));
+        }
+    }
+    let lowest = ceilings.iter().min_by_key(|c| (c.at_least, c.rate)).map(|c| c.stage);
+    settle(&mut found);
+    found.retain(|f| f.sure >= POSSIBLE);
+    found.sort_by(|a, b| b.sure.total_cmp(&a.sure).then(a.cause.cmp(&b.cause)));
+    if found.is_empty() {
+        found.push(nothing(evidence));
+    }
+    for finding in &mut found {
+        finding.sure = (finding.sure * 100.0).round() / 100.0;
+        finding.how_sure = match finding.sure {
+            _ if finding.cause == Limiter::Inconclusive => "inconclusive",
+            s if s >= LIKELY => "likely",
+            _ => "possible",
+        };
+    }
+    Diagnosis { findings: found, ceilings, lowest }
+}
+
+/// What explains another finding comes before it.
+fn settle(found: &mut [Finding]) {
+    use Limiter::*;
+    let sure = |found: &[Finding], cause: Limiter| {
+        found.iter().filter(|f| f.cause == cause).map(|f| f.sure).fold(0.0, f64::max)
+    };
+    let explains: &[(Limiter, &[Limiter])] = &[
+        (RateAsked, &[PathRate, Congestion, Window]),
+        (SshPipe, &[PathRate, UdpBlocked, Window, Congestion, Encryption]),
+        (CgroupQuota, &[Encryption, SenderCpu, ReceiverCpu, SocketBuffer, SmallFiles]),
+        (CgroupQuota, &[SourceDisk, TargetDisk, PathRate, Window, Congestion, LinkErrors]),
+        (Encryption, &[SenderCpu, ReceiverCpu, PathRate]),
+        (SocketBuffer, &[PathRate]),
+        (SenderCpu, &[PathRate, SmallFiles, Congestion]),
+        (ReceiverCpu, &[SocketBuffer, PathRate, SmallFiles, Window, Congestion]),
+        (SourceMetadata, &[SourceDisk, SmallFiles, PathRate]),
+        (TargetMetadata, &[TargetDisk, SmallFiles, PathRate]),
+        (SourceDisk, &[PathRate]),
+        (TargetDisk, &[PathRate, Window, SmallFiles]),
+        (SmallFiles, &[PathRate]),
+        (UdpPoliced, &[LinkErrors, Congestion, PathRate]),
+        (UdpBlocked, &[PathRate, Window]),
+        (Outage, &[LinkErrors, PathRate, Congestion, Window, UdpPoliced, UdpBlocked]),
+        (MtuBlackHole, &[LinkErrors, PathRate]),
+        (Window, &[PathRate, Congestion]),
+        (Congestion, &[PathRate]),
+        (LinkErrors, &[PathRate]),
+    ];
+    for (cause, others) in explains {
+        let most = sure(found, *cause);
+        if most < LIKELY {
+            continue;
+        }
+        for finding in found.iter_mut().filter(|f| others.contains(&f.cause)) {
+            finding.sure = finding.sure.min(EXPLAINED);
+        }
+    }
+}
+
+fn nothing(evidence: &Evidence) -> Finding {
+    let (says, remedy) = if evidence.elapsed < LEAST {
+        ("it was over before anything could be measured", "measure with more data")
+    } else {
+        (
+            "nothing measured stands out as the limit",
+            "run it again with more data, or ask `packtrain diagnose user@host` for each stage",
+        )
+    };
+    Finding::new(Limiter::Inconclusive, 0.0, says, remedy).fact("lasted", seconds(evidence.elapsed))
+}
+
+/// `37 %`.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p >= 9.95 => format!("{p:.0} %"),
+        p if p >= 0.1 => format!("{p:.1} %"),
+        p => format!("{p:.3} %"),
+    }
+}
+
+/// `2.1 ms`, `12.3 s`.
+fn seconds(span: Duration) -> String {
+    match span.as_secs_f64() {
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// The rate of a whole transfer.
+fn goodput(evidence: &Evidence) -> DataRate {
+    match evidence.elapsed {
+        Duration::ZERO => DataRate::ZERO,
+        span => DataRate::from_bytes_over(evidence.bytes, span),
+    }
+}
+
+/// From `low` (0) to `high` (1), evenly.
+fn ramp(value: f64, low: f64, high: f64) -> f64 {
+    let part = (value - low) / (high - low);
+    // What cannot be compared (NaN) says nothing.
+    if part > 0.0 { part.min(1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "judge/recorded_tests.rs"]
+mod recorded;

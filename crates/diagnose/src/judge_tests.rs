@@ -1,0 +1,459 @@
+use packtrain_units::ByteCount;
+use proptest::prelude::*;
+
+use super::*;
+use packtrain_service::evidence::{
+    Buffers, Cpu, End, HungryThread, LossWord, Net, PathPart, Race, Sample, TcpPart, Waits, Work,
+};
+
+const TEN: Duration = Duration::from_secs(10);
+
+fn secs(s: f64) -> Duration {
+    Duration::from_secs_f64(s)
+}
+
+fn work(count: u64, bytes: u64, wall: f64, busy: f64) -> Work {
+    Work { count, bytes: ByteCount(bytes), wall: secs(wall), busy: secs(busy) }
+}
+
+fn end(bytes: u64) -> End {
+    End {
+        elapsed: TEN,
+        data: work(300, bytes, 1.0, 0.9),
+        hash: work(300, bytes, 1.0, 1.0),
+        threads: 2,
+        cpu: Cpu {
+            cores: 8.0,
+            used: secs(4.0),
+            elapsed: TEN,
+            machine: 0.1,
+            hungriest: Some(HungryThread { name: "pt-send".into(), ran: 0.2, waited: 0.01 }),
+            ..Cpu::default()
+        },
+        net: Some(Net { cpu: secs(2.0), bytes: ByteCount(bytes), elapsed: TEN }),
+        sealing: Some(DataRate::from_mbps(40_000)),
+        buffers: Some(Buffers {
+            each: ByteCount(425_984),
+            sockets: 8,
+            limit: Some(ByteCount(212_992)),
+            covers: Some(Duration::from_millis(30)),
+            drops: 0,
+        }),
+        looks: 100,
+        ..End::default()
+    }
+}
+
+fn samples(count: usize, of: impl Fn(usize) -> (u64, u64, f64)) -> Vec<Sample> {
+    (0..count)
+        .map(|n| {
+            let (sent, lost, queue) = of(n);
+            Sample {
+                span: Duration::from_millis(100),
+                sent: ByteCount(sent),
+                arrived: ByteCount(sent - lost),
+                lost: ByteCount(lost),
+                queue: secs(queue),
+            }
+        })
+        .collect()
+}
+
+/// Ten seconds of 500 Mbit/s over a path of 520, with nothing wrong.
+fn healthy() -> Evidence {
+    let bytes = 625_000_000;
+    Evidence {
+        elapsed: TEN,
+        bytes: ByteCount(bytes),
+        files: 3,
+        source: Some(end(bytes)),
+        sink: Some(end(bytes)),
+        path: Some(PathPart {
+            race: Race {
+                udp_tried: true,
+                tcp_tried: true,
+                on_for: TEN,
+                udp_up: Some(Duration::from_millis(60)),
+                ..Race::default()
+            },
+            transport: "native".into(),
+            by_udp: ByteCount(bytes),
+            waits: Waits { work: 3, bytes: 2, window: 120, pace: 75, room: 0, word: 0 },
+            samples: samples(100, |_| (6_250_000, 0, 0.004)),
+            sent_packets: 430_000,
+            min_rtt: Some(Duration::from_millis(50)),
+            capacity: Some(DataRate::from_mbps(520)),
+            mtu: ByteCount(1472),
+            mtu_begun: ByteCount(1472),
+            ..PathPart::default()
+        }),
+        ..Evidence::default()
+    }
+}
+
+fn with(change: impl FnOnce(&mut Evidence, &mut End, &mut End, &mut PathPart)) -> Diagnosis {
+    let mut evidence = healthy();
+    let (mut source, mut sink) = (evidence.source.take().unwrap(), evidence.sink.take().unwrap());
+    let mut path = evidence.path.take().unwrap();
+    change(&mut evidence, &mut source, &mut sink, &mut path);
+    (evidence.source, evidence.sink) = (Some(source), Some(sink));
+    evidence.path = Some(path);
+    judge(&evidence)
+}
+
+#[track_caller]
+fn is(diagnosis: &Diagnosis, cause: Limiter) {
+    let first = diagnosis.first();
+    assert_eq!(first.cause, cause, "{diagnosis:#?}");
+    assert_eq!(first.how_sure, "likely", "{diagnosis:#?}");
+    assert!(!first.evidence.is_empty() && !first.remedy.is_empty(), "{first:?}");
+}
+
+#[test]
+fn a_full_path_is_no_verdict_for_the_last_line() {
+    let diagnosis = judge(&healthy());
+    is(&diagnosis, Limiter::PathRate);
+    assert_eq!(diagnosis.verdict(), None);
+    assert_eq!(diagnosis.lowest, Some(Stage::Path));
+    let stages: Vec<Stage> = diagnosis.ceilings.iter().map(|c| c.stage).collect();
+    use Stage::*;
+    assert_eq!(stages, [Read, Encrypt, Path, Decrypt, Write]);
+}
+
+#[test]
+fn nothing_known_is_inconclusive() {
+    for elapsed in [Duration::ZERO, Duration::from_millis(100), TEN] {
+        let evidence = Evidence { elapsed, ..Evidence::default() };
+        let diagnosis = judge(&evidence);
+        assert_eq!(diagnosis.first().cause, Limiter::Inconclusive);
+        assert_eq!(diagnosis.first().how_sure, "inconclusive");
+        assert_eq!(diagnosis.verdict(), None);
+    }
+}
+
+#[test]
+fn disks() {
+    let slow = with(|_, source, _, path| {
+        source.data = work(300, 625_000_000, 18.0, 0.9);
+        path.capacity = Some(DataRate::from_mbps(900));
+        path.waits = Waits { bytes: 180, pace: 20, ..Waits::default() };
+    });
+    is(&slow, Limiter::SourceDisk);
+    assert_eq!(slow.lowest, Some(Stage::Read));
+    is(
+        &with(|_, _, sink, path| {
+            sink.data = work(3000, 625_000_000, 17.0, 1.0);
+            sink.full = 80;
+            path.waits = Waits { room: 150, pace: 50, ..Waits::default() };
+        }),
+        Limiter::TargetDisk,
+    );
+    let syncing = |rest| {
+        with(move |_, _, sink, _| {
+            sink.sync = work(9, 0, 8.0, 0.1);
+            sink.rest = secs(rest);
+        })
+    };
+    let synced = syncing(6.0);
+    is(&synced, Limiter::TargetDisk);
+    // Syncs beside the writing keep nobody.
+    is(&syncing(0.1), Limiter::PathRate);
+    assert!(synced.verdict().unwrap().contains("disk"), "{synced:?}");
+}
+
+#[test]
+fn names_and_small_files() {
+    is(
+        &with(|e, source, _, path| {
+            (e.bytes, e.files) = (ByteCount(8_000_000), 2000);
+            source.names = work(2000, 0, 9.0, 0.2);
+            path.waits = Waits { work: 180, pace: 20, ..Waits::default() };
+        }),
+        Limiter::SourceMetadata,
+    );
+    is(
+        &with(|e, _, sink, path| {
+            (e.bytes, e.files) = (ByteCount(8_000_000), 2000);
+            sink.small = work(2000, 8_000_000, 18.0, 0.4);
+            sink.names = work(4000, 0, 8.0, 0.4);
+            path.waits = Waits { work: 180, pace: 20, ..Waits::default() };
+        }),
+        Limiter::TargetMetadata,
+    );
+    is(
+        &with(|e, source, sink, path| {
+            (e.bytes, e.files) = (ByteCount(200_000_000), 100_000);
+            source.names = work(200_000, 0, 6.0, 5.0);
+            sink.small = work(100_000, 200_000_000, 12.0, 11.0);
+            path.waits = Waits { work: 160, pace: 20, bytes: 20, ..Waits::default() };
+        }),
+        Limiter::SmallFiles,
+    );
+}
+
+#[test]
+fn processors() {
+    let hungry = |ran, waited| Some(HungryThread { name: "pt-recv".into(), ran, waited });
+    is(
+        &with(|_, _, sink, path| {
+            sink.cpu.hungriest = hungry(0.3, 0.6);
+            path.lost_packets = 9000;
+            path.host_drops = 8000;
+            path.capacity = Some(DataRate::from_mbps(900));
+        }),
+        Limiter::ReceiverCpu,
+    );
+    // Others have the cores, and the path is full nevertheless.
+    let waits = with(|_, _, sink, _| {
+        sink.cpu.hungriest = Some(HungryThread { name: "write-1".into(), ran: 0.02, waited: 0.96 });
+        sink.cpu.network = hungry(0.05, 0.65);
+    });
+    is(&waits, Limiter::PathRate);
+    assert_eq!(waits.verdict(), None);
+    is(
+        &with(|_, source, _, path| {
+            source.cpu.hungriest = hungry(0.97, 0.01);
+            path.waits = Waits { pace: 180, bytes: 20, ..Waits::default() };
+            path.capacity = Some(DataRate::from_mbps(9000));
+        }),
+        Limiter::SenderCpu,
+    );
+    let starved = with(|_, _, sink, path| {
+        sink.cpu.hungriest = hungry(0.03, 0.95);
+        sink.cpu.network = hungry(0.03, 0.95);
+        sink.net = Some(Net { cpu: secs(0.3), bytes: ByteCount(50_000_000), elapsed: TEN });
+        path.capacity = Some(DataRate::from_mbps(200));
+        path.samples = samples(100, |_| (500_000, 0, 0.004));
+        path.waits = Waits { pace: 180, window: 20, ..Waits::default() };
+    });
+    is(&starved, Limiter::ReceiverCpu);
+    assert_eq!(starved.lowest, Some(Stage::Decrypt), "{starved:#?}");
+    let quota = with(|_, _, sink, _| {
+        sink.cpu.quota = Some(0.2);
+        (sink.cpu.periods, sink.cpu.throttled_periods) = (100, 80);
+        sink.cpu.throttled = secs(7.0);
+        sink.cpu.hungriest = hungry(0.2, 0.7);
+    });
+    is(&quota, Limiter::CgroupQuota);
+    is(
+        &with(|_, source, _, _| {
+            source.sealing = Some(DataRate::from_mbps(600));
+            source.net = Some(Net { cpu: secs(9.5), bytes: ByteCount(625_000_000), elapsed: TEN });
+            source.cpu.hungriest = hungry(0.95, 0.01);
+        }),
+        Limiter::Encryption,
+    );
+}
+
+#[test]
+fn buffers_and_windows() {
+    is(
+        &with(|_, _, sink, path| {
+            path.lost_packets = 9000;
+            path.host_drops = 8000;
+            sink.buffers.as_mut().unwrap().covers = Some(Duration::from_millis(3));
+        }),
+        Limiter::SocketBuffer,
+    );
+    is(
+        &with(|_, _, _, path| {
+            (path.by_tcp, path.by_udp) = (path.by_udp, ByteCount::ZERO);
+            path.transport = "tcp".into();
+            path.mover = Waits { window: 200, ..Waits::default() };
+            path.waits = Waits::default();
+            path.capacity = None;
+            path.tcp = Some(TcpPart {
+                streams: 1,
+                busy: TEN,
+                receiver_limited: secs(9.0),
+                sent: ByteCount(600_000_000),
+                ..TcpPart::default()
+            });
+        }),
+        Limiter::Window,
+    );
+}
+
+#[test]
+fn what_a_path_does() {
+    let pipe = |_: &mut Evidence, _: &mut End, _: &mut End, path: &mut PathPart| {
+        (path.by_pipe, path.by_udp) = (path.by_udp, ByteCount::ZERO);
+        path.race.udp_up = None;
+        path.race.piped = Some(Duration::from_secs(2));
+        path.ssh = true;
+    };
+    is(&with(pipe), Limiter::SshPipe);
+    is(
+        &with(|_, _, _, path| {
+            (path.by_tcp, path.by_udp) = (path.by_udp, ByteCount::ZERO);
+            path.race.udp_up = None;
+            path.race.tcp_up = Some(Duration::from_millis(90));
+            path.mover = Waits { window: 200, ..Waits::default() };
+        }),
+        Limiter::UdpBlocked,
+    );
+    is(
+        &with(|_, _, _, path| {
+            path.mtu = ByteCount(1200);
+            path.mtu_falls = 1;
+        }),
+        Limiter::MtuBlackHole,
+    );
+    // The MTU fell in an outage of 4 of 10 seconds.
+    let away = with(|_, _, _, path| {
+        path.mtu = ByteCount(1200);
+        path.mtu_falls = 1;
+        path.outage = secs(4.0);
+    });
+    is(&away, Limiter::Outage);
+    assert!(away.findings.iter().all(|f| f.cause != Limiter::MtuBlackHole));
+    assert!(away.verdict().expect("a sentence").contains("4.0 s"));
+    let asked = with(|_, _, _, path| path.asked_rate = Some(DataRate::from_mbps(510)));
+    is(&asked, Limiter::RateAsked);
+    assert_eq!(asked.verdict(), None);
+}
+
+fn lossy(path: &mut PathPart, share: f64) {
+    path.lost_packets = (path.sent_packets as f64 * share) as u64;
+    path.capacity = Some(DataRate::from_mbps(2000));
+}
+
+fn word(cause: &str, p_cpu: f64) -> LossWord {
+    LossWord { cause: cause.into(), p_cpu, share: 0.95, lost: 3000, windows: 40 }
+}
+
+#[test]
+fn losses_by_their_pattern() {
+    // The same share at every rate, and no queue.
+    is(
+        &with(|_, _, _, path| {
+            lossy(path, 0.01);
+            path.transport = "udt".into();
+            path.samples = samples(100, |n| {
+                let sent = 2_000_000 + (n as u64 % 10) * 300_000;
+                (sent, sent / 100, 0.001)
+            });
+        }),
+        Limiter::LinkErrors,
+    );
+    // Whatever is sent, 5 MB arrive in a second.
+    is(
+        &with(|_, _, _, path| {
+            lossy(path, 0.05);
+            path.samples = samples(100, |n| {
+                let sent = 400_000 + (n as u64 % 10) * 30_000;
+                (sent, sent.saturating_sub(500_000), 0.001)
+            });
+        }),
+        Limiter::UdpPoliced,
+    );
+    // Others fill a queue.
+    is(
+        &with(|_, _, _, path| {
+            lossy(path, 0.01);
+            path.samples = samples(100, |n| {
+                let full = n % 10 == 9;
+                let lost = if full { 300_000 } else { 0 };
+                (3_000_000, lost, 0.004 * (n % 10) as f64 + 0.01)
+            });
+        }),
+        Limiter::Congestion,
+    );
+    // A policer that lets a burst pass first.
+    is(
+        &with(|_, _, _, path| {
+            lossy(path, 0.2);
+            path.samples = samples(100, |n| match n {
+                0..12 => (1_200_000, 0, 0.001),
+                _ => {
+                    let sent = 280_000 + (n as u64 % 7) * 20_000;
+                    (sent, sent - 250_000, 0.001)
+                }
+            });
+        }),
+        Limiter::UdpPoliced,
+    );
+    // The same at an even pace; one that was asked for says nothing.
+    let even = |asked| {
+        with(move |_, _, _, path| {
+            lossy(path, 0.16);
+            path.asked_rate = asked;
+            path.samples = samples(100, |n| {
+                let sent = 300_000 + (n as u64 % 3) * 2_000;
+                (sent, sent * 16 / 100, 0.001)
+            });
+        })
+    };
+    let policed = even(None);
+    is(&policed, Limiter::UdpPoliced);
+    let through = policed.ceilings.iter().find(|c| c.stage == Stage::Path).expect("a path");
+    assert!(through.rate < DataRate::from_mbps(25), "{through:?}");
+    let asked = even(Some(DataRate::from_mbps(25)));
+    assert!(asked.findings.iter().all(|f| f.cause != Limiter::UdpPoliced), "{asked:#?}");
+    // Others fill a queue, and this flow keeps out of its way: it stood at first.
+    is(
+        &with(|_, _, _, path| {
+            path.samples = samples(100, |n| (2_000_000, 0, if n < 12 { 0.025 } else { 0.003 }));
+        }),
+        Limiter::Congestion,
+    );
+    // What the classifier calls the network's may be either; what it calls the host's is not the
+    // path's, and what it calls a link's is no queue's.
+    let random = |cause: &'static str, p_cpu: f64, queue: f64| {
+        with(move |_, _, _, path| {
+            lossy(path, 0.01);
+            path.transport = "udt".into();
+            path.samples = samples(100, |n| {
+                let sent = 2_000_000 + (n as u64 % 10) * 300_000;
+                let lost = n % 3 == 0;
+                (sent, if lost { sent / 33 } else { 0 }, if lost { queue } else { queue / 2.0 })
+            });
+            path.loss = Some(word(cause, p_cpu));
+        })
+    };
+    is(&random("network", 0.0, 0.001), Limiter::LinkErrors);
+    is(&random("link", 0.0, 0.007), Limiter::LinkErrors);
+    assert_ne!(random("network", 0.0, 0.007).first().cause, Limiter::LinkErrors);
+    assert_ne!(random("cpu", 0.99, 0.001).first().cause, Limiter::LinkErrors);
+}
+
+proptest! {
+    #[test]
+    fn any_numbers_give_a_diagnosis(
+        n in proptest::collection::vec(any::<u64>(), 30),
+        f in proptest::collection::vec(any::<f64>(), 6),
+    ) {
+        let some = |i: usize| Duration::from_nanos(n[i]);
+        let diagnosis = with(|evidence, source, sink, path| {
+            evidence.elapsed = some(0);
+            evidence.bytes = ByteCount(n[1]);
+            evidence.files = n[2];
+            source.elapsed = some(3);
+            source.names = Work { count: n[4], bytes: ByteCount(n[5]), wall: some(6), busy: some(7) };
+            source.data = source.names;
+            source.cpu.quota = Some(f[0]);
+            source.cpu.throttled = some(8);
+            source.cpu.cores = f[1];
+            sink.threads = n[9];
+            sink.small = source.names;
+            sink.sync = source.names;
+            sink.cpu.hungriest = Some(HungryThread { ran: f[2], waited: f[3], ..Default::default() });
+            sink.sealing = Some(DataRate::from_bps(n[10]));
+            sink.net = Some(Net { cpu: some(11), bytes: ByteCount(n[12]), elapsed: some(13) });
+            path.waits = Waits { work: n[14], bytes: n[15], ..Waits::default() };
+            path.lost_packets = n[16];
+            (path.host_drops, path.refused_packets) = (n[17], n[18]);
+            path.sent_packets = n[18];
+            path.asked_rate = Some(DataRate::from_bps(n[19]));
+            path.capacity = Some(DataRate::from_bps(n[20]));
+            path.samples = samples(20, |i| {
+                let sent = n[20 + i % 10] / 64;
+                (sent, sent / (i as u64 + 1), (n[i] % 1000) as f64 / 1e3)
+            });
+        });
+        prop_assert!(!diagnosis.findings.is_empty());
+        for finding in &diagnosis.findings {
+            prop_assert!((0.0..=1.0).contains(&finding.sure), "{finding:?}");
+        }
+    }
+}

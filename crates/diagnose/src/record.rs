@@ -1,0 +1,84 @@
+//! Records of transfers: found in the history, and as they go between the ends.
+
+use packtrain_history::{Filter, Row};
+use packtrain_transfer::FailureKind;
+
+use packtrain_service::NodeError;
+use packtrain_service::evidence::Record;
+use packtrain_service::history::{self, Keep};
+
+/// Which transfer is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that began last.
+    Last,
+    /// By its id, or the beginning of it.
+    Id(String),
+    /// By the process that runs it, or ran it.
+    Pid(u32),
+}
+
+/// Finds a transfer's record among this user's at this machine.
+///
+/// # Errors
+/// There is none, or the history cannot be read.
+pub fn find(which: &Which, keep: &Keep) -> Result<Record, NodeError> {
+    let wanted = match which {
+        Which::Last => Filter::default(),
+        Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },
+        Which::Pid(pid) => Filter { pid: Some(*pid), ..Filter::default() },
+    };
+    let filter = Filter { evidence: true, most: Some(1), ..wanted };
+    let writer = history::own().writer;
+    let rows = history::find(keep, &Filter { writer, ..filter })
+        .map_err(|e| NodeError::new(FailureKind::SourceMissing, e.to_string()))?;
+    rows.iter().find_map(record_of).ok_or_else(|| {
+        let what = match which {
+            Which::Last => "no transfer is remembered".to_owned(),
+            Which::Id(id) => format!("no transfer is remembered by the id {id}"),
+            Which::Pid(pid) => format!("no transfer is remembered of process {pid}"),
+        };
+        let text = format!(
+            "{what} with what its ends measured: name one of this user's latest {} copies, see \
+             `packtrain history`",
+            history::Retention::WITH_EVIDENCE
+        );
+        NodeError::new(FailureKind::SourceMissing, text)
+    })
+}
+
+fn record_of(row: &Row) -> Option<Record> {
+    let record: Record = serde_json::from_str(row.evidence.as_ref()?).ok()?;
+    Some(record).filter(|record| !record.id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    /// The fuzz target `reported_evidence` found sums that overflowed.
+    #[test]
+    fn foreign_numbers_of_any_size_are_judged() {
+        use crate::judge;
+        use packtrain_service::evidence::{Evidence, PathPart, TcpPart, Waits};
+        const MOST: u64 = u64::MAX;
+        let waits =
+            Waits { work: MOST, bytes: MOST, window: MOST, pace: MOST, room: MOST, word: MOST };
+        let path = PathPart {
+            waits,
+            mover: waits,
+            mtu: packtrain_units::ByteCount(MOST),
+            mtu_begun: packtrain_units::ByteCount(MOST),
+            mtu_falls: MOST,
+            tcp: Some(TcpPart { streams: MOST, ..TcpPart::default() }),
+            ..PathPart::default()
+        };
+        let end = packtrain_service::evidence::End::default();
+        let evidence = Evidence {
+            elapsed: packtrain_units::Duration::from_secs(60),
+            source: Some(end.clone()),
+            sink: Some(end),
+            path: Some(path),
+            ..Evidence::default()
+        };
+        assert!(!judge(&evidence).findings.is_empty());
+    }
+}

@@ -1,0 +1,598 @@
+//! One end of a hop by datagrams.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use packtrain_net::tcp::tune;
+use packtrain_proto::CloseReason;
+use packtrain_session::hop::{
+    FRAME_HEAD, Frame, HELLO, Hello, HopError, HopFlow, HopFlows, Secret,
+};
+use packtrain_session::{ANSWER_HEAD, Answer, HopTransport, Refusal};
+use packtrain_units::{ByteCount, Duration};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::flows::{self, Berth, Carried, FlowState, Sink, Source};
+use super::ring::Seen;
+use super::{Fate, Hops, Ring};
+
+/// A direction that carries more than this is worth a flow.
+const WORTH: u64 = 64 << 10;
+/// How long datagrams have to get through.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Bytes of a frame of data.
+const PIECE: usize = 16 << 10;
+/// How long the other end may take to close after both directions have ended.
+const LAST: Duration = Duration::from_secs(2);
+/// What may wait in the TCP connection's buffer: what switches must not wait behind much.
+const UNSENT: ByteCount = ByteCount(128 << 10);
+
+/// Why a hop broke.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The TCP connection.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// What the other end says makes no sense.
+    #[error("{0}")]
+    Senseless(#[from] HopError),
+    /// The datagrams.
+    #[error("the datagrams of the hop: {0}")]
+    Flow(CloseReason),
+    /// A refusal in the place of a hello.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// An answer in the place of a hello that is no refusal.
+    #[error("the depot does not know of datagrams")]
+    Older,
+}
+
+/// What the reader has the writer say or do.
+#[derive(Debug)]
+enum Word {
+    /// The hellos are exchanged.
+    Met,
+    /// The other end may send datagrams there, or may not.
+    Take(Option<u16>),
+    /// This end may send datagrams there, or may not.
+    Taken(Option<u16>),
+}
+
+/// One end of a hop.
+pub struct Link<'a> {
+    hops: &'a Hops,
+    kind: HopTransport,
+    socket: &'a mut TcpStream,
+    secret: Secret,
+    /// Whether the other end has called this one.
+    called: bool,
+    /// The other end's hello, where it has come already.
+    heard: Option<Hello>,
+    flows: OnceLock<HopFlows>,
+    fate: Arc<Fate>,
+}
+
+impl<'a> Link<'a> {
+    /// The end that called: its header and hello have been written.
+    pub fn calling(
+        hops: &'a Hops,
+        kind: HopTransport,
+        socket: &'a mut TcpStream,
+        secret: Secret,
+        fate: Arc<Fate>,
+    ) -> Self {
+        // What a system lacks of it, it does without.
+        let _ = tune::set_notsent_lowat(socket, UNSENT);
+        let flows = OnceLock::new();
+        Self { hops, kind, socket, secret, called: false, heard: None, flows, fate }
+    }
+
+    /// The end that was called: the caller's hello was read, its own written.
+    pub fn called(
+        hops: &'a Hops,
+        kind: HopTransport,
+        socket: &'a mut TcpStream,
+        (secret, heard): (Secret, Hello),
+        fate: Arc<Fate>,
+    ) -> Self {
+        let heard = Some(heard);
+        Self { called: true, heard, ..Self::calling(hops, kind, socket, secret, fate) }
+    }
+
+    /// Carries `out` to the other end and what comes from there to `into`, until both have ended.
+    ///
+    /// # Errors
+    /// The hop broke, or was refused.
+    pub async fn run(&mut self, out: &Arc<Ring>, into: &Arc<Ring>) -> Result<(), LinkError> {
+        let (local, peer) = (self.socket.local_addr()?, self.socket.peer_addr()?);
+        let Self { hops, kind, socket, secret, called, heard, flows, fate } = self;
+        let (kind, called, secret) = (*kind, *called, &*secret);
+        let end = End { hops, kind, secret, called, flows, fate, local, peer };
+        let (read, mut write) = socket.split();
+        let (tell, told) = mpsc::unbounded_channel();
+        let (sent, mut all_sent) = watch::channel(false);
+        let known = Known::default();
+        let mut incoming = Incoming { end: &end, ring: into, tell, known: &known, flow: None };
+        let frames = incoming.frames(read, *heard);
+        tokio::pin!(frames);
+        let done = async {
+            tokio::try_join!(known.all_came(into), async {
+                // Its sender lives as long as this.
+                let _ = all_sent.wait_for(|sent| *sent).await;
+                Ok(())
+            })
+        };
+        tokio::select! {
+            done = done => done.map(drop)?,
+            broke = end.send(&mut write, out, told, sent) => return Err(broke),
+            broke = &mut frames => return Err(broke),
+        }
+        // What the other end still says is read, or closing would take our last words with it.
+        let over = async {
+            write.shutdown().await?;
+            let mut closed = known.closed.subscribe();
+            tokio::select! {
+                broke = &mut frames => Err(broke),
+                _ = closed.wait_for(|closed| *closed) => Ok(()),
+            }
+        };
+        let _ = tokio::time::timeout(LAST.to_std(), over).await;
+        Ok(())
+    }
+}
+
+/// What both directions of an end know.
+struct End<'a> {
+    hops: &'a Hops,
+    kind: HopTransport,
+    secret: &'a Secret,
+    called: bool,
+    flows: &'a OnceLock<HopFlows>,
+    fate: &'a Fate,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+/// The sending direction: what has become of datagrams.
+enum Datagrams {
+    /// Nothing yet.
+    Unasked,
+    /// Offered.
+    Offered(Box<Berth>),
+    /// Under way, and until when they may take.
+    Trying(Carried, Instant),
+    /// They carry the stream.
+    Carrying(Carried),
+    /// There are none.
+    Never,
+}
+
+/// How far the sending direction is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The end was told, and not all has arrived.
+    Ended(u64),
+    Done,
+}
+
+impl End<'_> {
+    fn flow(&self, sending: bool) -> Option<&HopFlow> {
+        let flows = self.flows.get()?;
+        Some(if sending == self.called { &flows.back } else { &flows.forth })
+    }
+
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.peer.ip(), port)
+    }
+
+    /// Sends the ring to its end, which is told, and says whatever the reader wants said, until it
+    /// breaks.
+    async fn send(
+        &self,
+        write: &mut WriteHalf<'_>,
+        ring: &Arc<Ring>,
+        mut told: mpsc::UnboundedReceiver<Word>,
+        all_sent: watch::Sender<bool>,
+    ) -> LinkError {
+        let mut sending = Sending {
+            end: self,
+            ring,
+            sent: 0,
+            datagrams: Datagrams::Unasked,
+            phase: Phase::Open,
+            met: false,
+        };
+        loop {
+            let Sending { datagrams, phase, sent, .. } = &mut sending;
+            let total = if let Phase::Ended(total) = phase { *total } else { 0 };
+            let step = tokio::select! {
+                biased;
+                word = told.recv() => sending.hear(write, word).await,
+                what = progress(datagrams) => sending.turn(write, what).await,
+                seen = ring.wait(*sent), if *phase == Phase::Open => sending.go_on(write, seen).await,
+                () = ring.wait_gone(total), if matches!(phase, Phase::Ended(_)) => {
+                    sending.done();
+                    let _ = all_sent.send(true);
+                    Ok(())
+                }
+            };
+            if let Err(error) = step {
+                return error;
+            }
+        }
+    }
+}
+
+/// The sending direction.
+struct Sending<'a> {
+    end: &'a End<'a>,
+    ring: &'a Arc<Ring>,
+    sent: u64,
+    datagrams: Datagrams,
+    phase: Phase,
+    /// The hellos are exchanged.
+    met: bool,
+}
+
+impl Sending<'_> {
+    async fn hear(
+        &mut self,
+        write: &mut WriteHalf<'_>,
+        word: Option<Word>,
+    ) -> Result<(), LinkError> {
+        match word {
+            Some(Word::Met) => self.met = true,
+            Some(Word::Take(port)) => {
+                say(write, &port.map_or(Frame::No, Frame::Take)).await?;
+            }
+            Some(Word::Taken(port)) => {
+                let before = std::mem::replace(&mut self.datagrams, Datagrams::Never);
+                if let (Datagrams::Offered(berth), Some(port), Some(flow)) =
+                    (before, port, self.end.flow(true))
+                {
+                    self.datagrams = self.begin(*berth, port, flow);
+                }
+            }
+            None => return Err(HopError::Broken.into()),
+        }
+        Ok(())
+    }
+
+    fn begin(&self, berth: Berth, port: u16, flow: &HopFlow) -> Datagrams {
+        let source = Source(Arc::clone(self.ring));
+        match flows::send(berth, self.end.kind, flow, self.end.at(port), source) {
+            Ok(flow) => Datagrams::Trying(flow, Instant::now() + PATIENCE.to_std()),
+            Err(_) => Datagrams::Never,
+        }
+    }
+
+    /// Datagrams get through, or do not, or are over.
+    async fn turn(
+        &mut self,
+        write: &mut WriteHalf<'_>,
+        what: Result<(), CloseReason>,
+    ) -> Result<(), LinkError> {
+        match std::mem::replace(&mut self.datagrams, Datagrams::Never) {
+            Datagrams::Trying(flow, _) if what.is_ok() && self.phase == Phase::Open => {
+                say(write, &Frame::Switch(self.sent)).await?;
+                self.datagrams = Datagrams::Carrying(flow);
+                self.end.fate.carried.store(true, Ordering::Relaxed);
+            }
+            Datagrams::Carrying(_) if self.phase != Phase::Done => {
+                let reason = what.err().unwrap_or(CloseReason::Abandoned);
+                if matches!(reason, CloseReason::Silent(_)) {
+                    self.end.fate.falls_back(self.end.hops);
+                }
+                return Err(LinkError::Flow(reason));
+            }
+            Datagrams::Trying(..) if self.phase == Phase::Open => {
+                self.end.fate.falls_back(self.end.hops);
+                say(write, &Frame::Stay).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, write: &mut WriteHalf<'_>, seen: Seen) -> Result<(), LinkError> {
+        let edge = match seen {
+            Seen::End(total) => {
+                say(write, &Frame::End(total)).await?;
+                self.phase = Phase::Ended(total);
+                return Ok(());
+            }
+            Seen::Edge(edge) => edge,
+        };
+        if let Datagrams::Carrying(flow) = &self.datagrams {
+            flow.assign(self.sent..edge);
+            self.sent = edge;
+            return Ok(());
+        }
+        self.sent = write_data(write, self.ring, self.sent).await?;
+        if self.sent >= WORTH && self.met && matches!(self.datagrams, Datagrams::Unasked) {
+            self.datagrams = match Berth::take(self.end.hops, self.end.local.ip()) {
+                Some(berth) => {
+                    say(write, &Frame::Offer(berth.port())).await?;
+                    Datagrams::Offered(Box::new(berth))
+                }
+                None => Datagrams::Never,
+            };
+        }
+        Ok(())
+    }
+
+    fn done(&mut self) {
+        self.phase = Phase::Done;
+        if let Datagrams::Carrying(flow) = &self.datagrams {
+            flow.done();
+        }
+    }
+}
+
+/// Waits until datagrams that are tried get through or do not, or those that carry are over.
+async fn progress(datagrams: &mut Datagrams) -> Result<(), CloseReason> {
+    match datagrams {
+        Datagrams::Trying(flow, until) => {
+            let up = Carried::up(&mut flow.state);
+            let waited = tokio::time::timeout_at(*until, up).await;
+            waited.unwrap_or(Err(CloseReason::Unreachable))
+        }
+        Datagrams::Carrying(flow) => Err(Carried::lost(&mut flow.state).await),
+        _ => std::future::pending().await,
+    }
+}
+
+async fn say(write: &mut WriteHalf<'_>, frame: &Frame<'_>) -> std::io::Result<()> {
+    write.write_all(&frame.write()).await
+}
+
+/// Writes what there is of the ring from `sent` on, one frame at most; how far it came.
+async fn write_data(write: &mut WriteHalf<'_>, ring: &Ring, sent: u64) -> std::io::Result<u64> {
+    let mut frame = vec![0; FRAME_HEAD + PIECE];
+    let count = ring.copy(sent, &mut frame[FRAME_HEAD..]);
+    frame[..FRAME_HEAD].copy_from_slice(&Frame::data_head(count));
+    write.write_all(&frame[..FRAME_HEAD + count]).await?;
+    let end = sent + count as u64;
+    ring.let_go(sent..end);
+    Ok(end)
+}
+
+/// What is known of the receiving direction.
+struct Known {
+    /// Bytes of the whole stream.
+    end: watch::Sender<Option<u64>>,
+    /// How its flow is.
+    flow: watch::Sender<Option<watch::Receiver<FlowState>>>,
+    /// It carries the stream.
+    switched: watch::Sender<bool>,
+    /// The other end says nothing more.
+    closed: watch::Sender<bool>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            end: watch::Sender::new(None),
+            flow: watch::Sender::new(None),
+            switched: watch::Sender::new(false),
+            closed: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Known {
+    /// Waits until everything has come and been passed on, and the other end knows that.
+    async fn all_came(&self, ring: &Ring) -> Result<(), LinkError> {
+        let all = async {
+            let mut end = self.end.subscribe();
+            let total = end.wait_for(Option::is_some).await.map_or(None, |end| *end);
+            ring.wait_gone(total.unwrap_or_default()).await;
+        };
+        tokio::select! {
+            () = all => {}
+            reason = self.broken() => return Err(LinkError::Flow(reason)),
+        }
+        // Its sender waits for the last acknowledgement.
+        let flow = self.flow.borrow().clone();
+        if let Some(mut flow) = flow.filter(|_| *self.switched.borrow()) {
+            Carried::over(&mut flow).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the flow ends otherwise than well.
+    async fn broken(&self) -> CloseReason {
+        let mut flow = self.flow.subscribe();
+        loop {
+            let state = flow.borrow_and_update().clone();
+            let over = async {
+                match state {
+                    Some(mut state) => Carried::over(&mut state).await,
+                    None => CloseReason::Done,
+                }
+            };
+            tokio::select! {
+                biased;
+                // A flow that was given up ends too.
+                _ = flow.changed() => continue,
+                reason = over => match reason {
+                    CloseReason::Done => {}
+                    reason if *self.switched.borrow() => return reason,
+                    // Datagrams that never carried anything may end as they like.
+                    _ => {}
+                },
+            }
+            let mut switched = self.switched.subscribe();
+            tokio::select! {
+                // The senders live as long as this.
+                _ = flow.changed() => {}
+                _ = switched.wait_for(|switched| *switched), if !*self.switched.borrow() => {}
+            }
+        }
+    }
+}
+
+/// The receiving direction.
+struct Incoming<'a> {
+    end: &'a End<'a>,
+    ring: &'a Arc<Ring>,
+    tell: mpsc::UnboundedSender<Word>,
+    known: &'a Known,
+    /// Its datagrams, which outlive what is said of them.
+    flow: Option<Carried>,
+}
+
+impl Incoming<'_> {
+    /// Takes what the other end says, until it breaks. When it has said everything, that is known.
+    async fn frames(&mut self, mut read: ReadHalf<'_>, heard: Option<Hello>) -> LinkError {
+        match self.all_frames(&mut read, heard).await {
+            Err(error) => error,
+            Ok(()) => {
+                self.known.closed.send_replace(true);
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn all_frames(
+        &mut self,
+        read: &mut ReadHalf<'_>,
+        heard: Option<Hello>,
+    ) -> Result<(), LinkError> {
+        let hello = match heard {
+            Some(hello) => hello,
+            None => hear_hello(read).await?,
+        };
+        let _ = self.end.flows.set(self.end.secret.flows(&hello, self.end.called)?);
+        let _ = self.tell.send(Word::Met);
+        // Bytes that came as data: all before the switch.
+        let (mut came, mut switched) = (0, false);
+        let (mut offered, mut answered) = (false, false);
+        loop {
+            let mut head = [0; FRAME_HEAD];
+            let ended = *self.known.end.borrow();
+            if read.read(&mut head[..1]).await? == 0 {
+                let early = ended.is_none().then_some(std::io::ErrorKind::UnexpectedEof);
+                return early.map_or(Ok(()), |kind| Err(std::io::Error::from(kind).into()));
+            }
+            read.read_exact(&mut head[1..]).await?;
+            let len = Frame::len(&head)?;
+            if head[0] == 0 {
+                // A datagram in the place of data would put these somewhere else.
+                if len == 0 || ended.is_some() || switched || came != self.ring.edge() {
+                    return Err(HopError::Broken.into());
+                }
+                self.data(read, len).await?;
+                came += len as u64;
+                continue;
+            }
+            let mut body = [0; 8];
+            let body = body.get_mut(..len).ok_or(HopError::Broken)?;
+            read.read_exact(body).await?;
+            match Frame::read(head[0], body)? {
+                Frame::Data(_) => return Err(HopError::Broken.into()),
+                Frame::Offer(port) if !offered => {
+                    offered = true;
+                    self.flow = self.take(port);
+                }
+                // One offer has one answer: what more came would wait in memory.
+                answer @ (Frame::Take(_) | Frame::No) if !answered => {
+                    answered = true;
+                    let port = if let Frame::Take(port) = answer { Some(port) } else { None };
+                    let _ = self.tell.send(Word::Taken(port));
+                }
+                Frame::Switch(total) if self.flow.is_some() && !switched => {
+                    if total != came {
+                        return Err(HopError::Broken.into());
+                    }
+                    switched = true;
+                    self.known.switched.send_replace(true);
+                    self.end.fate.carried.store(true, Ordering::Relaxed);
+                }
+                Frame::Stay if !switched => {
+                    self.known.flow.send_replace(None);
+                    self.ring.wake(None);
+                    self.flow = None;
+                }
+                Frame::End(total) if ended.is_none() => {
+                    if !switched && total != came {
+                        return Err(HopError::Broken.into());
+                    }
+                    if !switched {
+                        // An offer that came to nothing.
+                        self.known.flow.send_replace(None);
+                        self.flow = None;
+                    }
+                    if !self.ring.finish(total) {
+                        return Err(HopError::Broken.into());
+                    }
+                    self.known.end.send_replace(Some(total));
+                }
+                Frame::Offer(_)
+                | Frame::Take(_)
+                | Frame::No
+                | Frame::Switch(_)
+                | Frame::Stay
+                | Frame::End(_) => {
+                    return Err(HopError::Broken.into());
+                }
+            }
+        }
+    }
+
+    async fn data(&self, read: &mut ReadHalf<'_>, mut len: usize) -> std::io::Result<()> {
+        let mut piece = vec![0; PIECE.min(len)];
+        while len > 0 {
+            // Not before there is room, so that what is not taken stays with its sender.
+            let most = self.ring.wait_room(piece.len().min(len)).await;
+            let count = read.read(&mut piece[..most]).await?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            self.ring.append_all(&piece[..count]).await;
+            len -= count;
+        }
+        Ok(())
+    }
+
+    /// Takes an offer of datagrams from this port, if that is possible.
+    fn take(&self, port: u16) -> Option<Carried> {
+        let taken = Berth::take(self.end.hops, self.end.local.ip()).and_then(|berth| {
+            let (own, flow) = (berth.port(), self.end.flow(false)?);
+            let sink = Sink(Arc::clone(self.ring));
+            let peer = self.end.at(port);
+            let flow = flows::receive(berth, self.end.kind, flow, peer, sink).ok()?;
+            Some((own, flow))
+        });
+        let _ = self.tell.send(Word::Take(taken.as_ref().map(|(own, _)| *own)));
+        let (_, flow) = taken?;
+        self.ring.wake(Some(flow.waker()));
+        self.known.flow.send_replace(Some(flow.state.clone()));
+        Some(flow)
+    }
+}
+
+/// Reads a hello, or the answer in its place.
+pub async fn hear_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<Hello, LinkError> {
+    let mut bytes = [0; HELLO];
+    read.read_exact(&mut bytes[..ANSWER_HEAD]).await?;
+    if Hello::begins(&bytes) {
+        read.read_exact(&mut bytes[ANSWER_HEAD..]).await?;
+        return Ok(Hello::read(&bytes)?);
+    }
+    let head = bytes.first_chunk().ok_or(HopError::NoHello)?;
+    let len = Answer::text_len(head).map_err(|_| HopError::NoHello)?;
+    let mut answer = head.to_vec();
+    answer.resize(ANSWER_HEAD + len, 0);
+    read.read_exact(&mut answer[ANSWER_HEAD..]).await?;
+    match Answer::read(&answer).map_err(|_| HopError::NoHello)? {
+        Answer::Refused(refusal) => Err(LinkError::Refused(refusal)),
+        Answer::Accepted => Err(LinkError::Older),
+    }
+}

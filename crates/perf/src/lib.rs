@@ -1,0 +1,467 @@
+//! `perf`: memory to memory over any transport, the way iperf3's users expect it.
+
+mod flows;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packtrain_net::tcp::tune::check_congestion;
+use packtrain_os::clock;
+use packtrain_transfer::message::{Message, Open, Options, Role};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use flows::{Receiving, Sending};
+use packtrain_runtime::control::{Control, Incoming};
+use packtrain_runtime::handshake::{self, Ask, More, PerfAsk};
+use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::session::{Stop, only_own_signal};
+use packtrain_runtime::transports::{Hints, MOST_STREAMS, Moved, Plan};
+use packtrain_runtime::tunnel;
+use packtrain_service::ceilings::HeldBy;
+use packtrain_service::history;
+use packtrain_service::host::split_host;
+use packtrain_service::{
+    CpuUse, LossCause, NodeError, Notice, NoticeLevel, PerfClientRequest, PerfInterval,
+    PerfOutcome, PerfReporter, TransportChoice,
+};
+
+/// How often the receiver tells what it has.
+const TOLD: Duration = Duration::from_millis(100);
+/// How long the ends wait for each other's word at the end.
+const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// What the two ends of a test tell each other.
+#[derive(Serialize, Deserialize)]
+enum Word {
+    /// How each flow is set up.
+    Offers(Vec<Vec<u8>>),
+    /// Receiver: useful bytes so far, and its processor use.
+    Have { bytes: u64, user_ns: u64, system_ns: u64, last: bool },
+    /// Sender: no more will come.
+    Over {
+        retransmitted: u64,
+        rtt_ns: Option<u64>,
+        user_ns: u64,
+        system_ns: u64,
+        /// What held its rate down, as the sender sees it.
+        held: Option<HeldBy>,
+    },
+}
+
+impl Word {
+    fn send(&self, control: &Control) {
+        let bytes = postcard::to_stdvec(self).unwrap_or_default();
+        control.tx.send(&Message::Channel(bytes));
+    }
+}
+
+/// Reads a word and writes it again.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn rewrite_word(bytes: &[u8]) -> Option<Vec<u8>> {
+    let word: Word = postcard::from_bytes(bytes).ok()?;
+    postcard::to_stdvec(&word).ok()
+}
+
+fn hear(incoming: Incoming) -> Result<Option<Word>, Failure> {
+    match incoming {
+        Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)
+            .map(Some)
+            .map_err(|_| Failure::new(FailureKind::Protocol, "an unintelligible word")),
+        Incoming::Message(Message::Cancel(failure) | Message::Refused(failure))
+        | Incoming::Closed(failure) => Err(failure),
+        Incoming::Message(_) => Ok(None),
+    }
+}
+
+/// How long and how much, and who watches.
+struct Test<'a> {
+    duration: Duration,
+    bytes: Option<u64>,
+    stop: Stop,
+    tell: &'a mut dyn FnMut(Now),
+}
+
+/// The state of a running test.
+pub struct Now {
+    /// When.
+    pub at: Time,
+    /// Bytes moved so far.
+    pub bytes: u64,
+    /// Bytes sent more than once so far.
+    pub retransmitted: u64,
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
+    /// The congestion window.
+    pub cwnd: Option<ByteCount>,
+    /// The estimated capacity of the path.
+    pub capacity: Option<DataRate>,
+    /// The rate at which data arrives.
+    pub arrival_rate: Option<DataRate>,
+}
+
+/// What an end knows when a test is over.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    elapsed: Duration,
+    retransmitted: u64,
+    rtt: Option<Duration>,
+    sender: CpuUse,
+    receiver: CpuUse,
+    /// Only the sending end knows.
+    losses: LossCause,
+    held: Option<HeldBy>,
+}
+
+/// The sending end of a test.
+fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+    let mut sending = Sending::new(plan, parallel, test.bytes)?;
+    Word::Offers(sending.offers()).send(control);
+    let begin_cpu = CpuUse::now();
+    let (mut begun, mut ended): (Option<Time>, Option<Time>) = (None, None);
+    let mut sum = Sum::default();
+    loop {
+        let wait = std::time::Duration::from_millis(10);
+        match control.rx.recv_timeout(wait).map(hear) {
+            Ok(Ok(Some(Word::Offers(offers)))) => {
+                sending.start(&offers)?;
+                begun = Some(clock::now());
+            }
+            Ok(Ok(Some(Word::Have { bytes, user_ns, system_ns, last }))) => {
+                sum.bytes = bytes;
+                sum.receiver = CpuUse {
+                    user: Duration::from_nanos(user_ns),
+                    system: Duration::from_nanos(system_ns),
+                };
+                let (retransmitted, rtt, cwnd) = sending.state();
+                let (capacity, arrival_rate) = sending.estimates();
+                let at = clock::now();
+                let now = Now { at, bytes, retransmitted, rtt, cwnd, capacity, arrival_rate };
+                (test.tell)(now);
+                if last {
+                    break;
+                }
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(failure)) => return Err(failure),
+            Err(_) => {}
+        }
+        let now = clock::now();
+        if let Some(failure) = sending.failed() {
+            control.tx.send(&Message::Cancel(failure.clone()));
+            return Err(failure);
+        }
+        if let (Some(start), None) = (begun, ended) {
+            // The time counts from when data can flow.
+            if !sending.established() {
+                begun = Some(now);
+                if now.since(start) > LAST_WORD {
+                    return Err(Failure::new(FailureKind::Temporary, sending.missing()));
+                }
+                continue;
+            }
+            let enough = match test.bytes {
+                Some(bytes) => sum.bytes >= bytes,
+                None => now.since(start) >= test.duration,
+            };
+            if enough || test.stop.asked().is_some() {
+                sum.elapsed = now.since(start);
+                let (retransmitted, rtt, _) = sending.state();
+                (sum.retransmitted, sum.rtt, sum.sender) =
+                    (retransmitted, rtt, CpuUse::since(begin_cpu));
+                (sum.losses, sum.held) = (sending.losses(), sending.held());
+                sending.close();
+                Word::Over {
+                    retransmitted,
+                    rtt_ns: rtt.map(Duration::as_nanos),
+                    user_ns: sum.sender.user.as_nanos(),
+                    system_ns: sum.sender.system.as_nanos(),
+                    held: sum.held,
+                }
+                .send(control);
+                ended = Some(now);
+            }
+        }
+        if ended.is_some_and(|at| now.since(at) > LAST_WORD) {
+            return Err(Failure::new(
+                FailureKind::Temporary,
+                "the receiver's last word is missing",
+            ));
+        }
+    }
+    Ok(sum)
+}
+
+/// The receiving end of a test.
+fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut receiving = Receiving::new(plan, parallel, Arc::clone(&bytes))?;
+    Word::Offers(receiving.offers()).send(control);
+    let begin_cpu = CpuUse::now();
+    let (mut first, mut told): (Option<Time>, Time) = (None, clock::now());
+    let mut sum = Sum::default();
+    loop {
+        let wait = std::time::Duration::from_millis(10);
+        let word = match control.rx.recv_timeout(wait).map(hear) {
+            Ok(heard) => heard?,
+            Err(_) => None,
+        };
+        let now = clock::now();
+        let have = bytes.load(Ordering::Relaxed);
+        if have > 0 && first.is_none() {
+            first = Some(now);
+        }
+        let say = |last: bool| {
+            let used = CpuUse::since(begin_cpu);
+            let (user_ns, system_ns) = (used.user.as_nanos(), used.system.as_nanos());
+            Word::Have { bytes: have, user_ns, system_ns, last }.send(control);
+        };
+        match word {
+            Some(Word::Offers(offers)) => receiving.start(&offers)?,
+            Some(Word::Over { retransmitted, rtt_ns, user_ns, system_ns, held }) => {
+                sum.held = held.map(HeldBy::seen_from_peer).or(receiving.held());
+                sum.bytes = have;
+                sum.elapsed = first.map_or(Duration::ZERO, |first| now.since(first));
+                sum.retransmitted = retransmitted;
+                sum.rtt = rtt_ns.map(Duration::from_nanos);
+                sum.sender = CpuUse {
+                    user: Duration::from_nanos(user_ns),
+                    system: Duration::from_nanos(system_ns),
+                };
+                sum.receiver = CpuUse::since(begin_cpu);
+                say(true);
+                receiving.close();
+                return Ok(sum);
+            }
+            _ => {}
+        }
+        if now.since(told) >= TOLD {
+            told = now;
+            say(false);
+            (test.tell)(Now {
+                at: now,
+                bytes: have,
+                retransmitted: 0,
+                rtt: None,
+                cwnd: None,
+                capacity: None,
+                arrival_rate: None,
+            });
+        }
+        if let Some(failure) = test.stop.asked() {
+            control.tx.send(&Message::Cancel(failure.clone()));
+            return Err(failure);
+        }
+    }
+}
+
+/// The called end of a test.
+pub fn called(
+    control: Control,
+    plan: Plan,
+    role: Role,
+    (ask, most): (&PerfAsk, Option<u32>),
+    stop: Stop,
+) -> Result<Moved, Failure> {
+    let parallel = ask.parallel.min(most.unwrap_or(MOST_STREAMS)).clamp(1, MOST_STREAMS);
+    let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
+    let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
+    let result = match role {
+        Role::Sink => receive(&control, &plan, parallel, test),
+        Role::Source => send(&control, &plan, parallel, test),
+    };
+    control.tx.close();
+    result.map(|sum| Moved {
+        shares: vec![(plan.choice.name().to_owned(), ByteCount(sum.bytes))],
+        retransmitted: ByteCount(sum.retransmitted),
+        rtt: sum.rtt,
+        held: sum.held,
+        ..Moved::default()
+    })
+}
+
+/// Runs a test against a server.
+///
+/// # Errors
+/// What kept the test from starting; later failures are in the outcome.
+pub fn client(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    measured(request, reporter, measure)
+}
+
+/// Runs a test with `measure`, and notes what came of it in the history.
+pub fn measured(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+    measure: impl FnOnce(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, NodeError>,
+) -> Result<PerfOutcome, NodeError> {
+    let keep = request.history.clone();
+    let watched = history::Measuring::new(reporter, &request);
+    let stop = request.stop.clone();
+    let mut result = measure(request, &watched);
+    match &mut result {
+        Ok(outcome) => {
+            if let Some(failure) = &mut outcome.failure {
+                only_own_signal(&mut failure.kind, &stop);
+            }
+        }
+        Err(error) => only_own_signal(&mut error.kind, &stop),
+    }
+    watched.over(&keep, &result);
+    result
+}
+
+fn measure(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+    let choice = match request.transport {
+        TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
+        TransportChoice::Udt => TransportChoice::Udt,
+        choice @ (TransportChoice::Fobs | TransportChoice::Sabul | TransportChoice::Tcp) => choice,
+        TransportChoice::Udt4 => return Err(usage("the stock wire has a client of its own")),
+        TransportChoice::Pipe => {
+            return Err(usage(
+                "perf measures native, udt, fobs, sabul, tcp or udt4: the pipe is the control \
+                 connection",
+            ));
+        }
+    };
+    let (host, port) = split_host(&request.server)
+        .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
+    packtrain_runtime::transports::udp::check_controller(choice, request.cc.as_deref())?;
+    if let Some(name) = request.tcp_cc.as_deref().filter(|_| !request.reverse) {
+        check_congestion(name).map_err(|e| usage(&e.to_string()))?;
+    }
+    let trust =
+        tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
+    let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
+    let limits = Allowed::by_policy()?;
+    let parallel = request.parallel.max(1);
+    let ask = Ask {
+        perf: Some(PerfAsk {
+            parallel,
+            millis: request.duration.as_millis(),
+            bytes: request.bytes.map(ByteCount::get),
+        }),
+        sources: 0,
+        choice: handshake::number(choice),
+        cc: request.cc.clone(),
+        streams: 1,
+        background: false,
+        ports: None,
+        ticket: tunnel.token,
+        peer: Vec::new(),
+        ceilings: limits.ceilings.clone(),
+        more: More {
+            tcp_cc: request.tcp_cc.clone(),
+            tcp_buffer: request.tcp_buffer.map(ByteCount::get),
+        },
+        path: handshake::AskPath::default(),
+        run: handshake::AskRun::default(),
+    };
+    let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
+    let open = Open {
+        role: if request.reverse { Role::Source } else { Role::Sink },
+        paths: Vec::new(),
+        sources: None,
+        options: Options { rate_bps, ..Options::default() },
+        channel: ask.encode(),
+    };
+    let stop = Stop::new(request.stop.clone());
+    let peer = handshake::call(&tunnel.control, open, &stop)?;
+    if let Some(text) = peer.notice(&limits.ceilings, rate_bps, Some(parallel)) {
+        reporter.notice(&Notice::new(NoticeLevel::Info, text));
+    }
+    // The called end does the same.
+    let most = limits.ceilings.and(&peer).streams;
+    let parallel = most.map_or(parallel, |most| parallel.min(most));
+    let hints = Hints {
+        peer: tunnel.peer.clone(),
+        own: tunnel.local.into_iter().collect(),
+        ..Hints::default()
+    };
+    let plan = ask.plan(hints, &limits, &peer, rate_bps);
+    let mut intervals = Intervals::new(request.interval, reporter);
+    let mut tell = |now: Now| intervals.note(&now);
+    let test = Test {
+        duration: request.duration,
+        bytes: request.bytes.map(ByteCount::get),
+        stop,
+        tell: &mut tell,
+    };
+    let result = if request.reverse {
+        receive(&tunnel.control, &plan, parallel, test)
+    } else {
+        send(&tunnel.control, &plan, parallel, test)
+    };
+    tunnel.control.tx.close();
+    Ok(match result {
+        Ok(sum) => PerfOutcome {
+            transport: choice.name().to_owned(),
+            bytes: ByteCount(sum.bytes),
+            elapsed: sum.elapsed,
+            retransmitted: ByteCount(sum.retransmitted),
+            rtt: sum.rtt,
+            loss_cause: sum.losses,
+            cpu_sender: Some(sum.sender),
+            cpu_receiver: Some(sum.receiver),
+            held_by: sum.held.map(|by| by.word().to_owned()),
+            failure: None,
+        },
+        Err(failure) => PerfOutcome {
+            transport: choice.name().to_owned(),
+            failure: Some(failure),
+            ..PerfOutcome::default()
+        },
+    })
+}
+
+/// Cuts a test into the intervals that are shown.
+pub struct Intervals<'a> {
+    length: Duration,
+    reporter: &'a dyn PerfReporter,
+    begun: Option<Time>,
+    last: (Time, u64, u64),
+}
+
+impl<'a> Intervals<'a> {
+    /// Intervals of this length, told to `reporter`.
+    pub fn new(length: Duration, reporter: &'a dyn PerfReporter) -> Self {
+        Self { length, reporter, begun: None, last: (Time::ZERO, 0, 0) }
+    }
+
+    /// Takes the latest figures, and reports the interval if it is over.
+    pub fn note(&mut self, now: &Now) {
+        let Some(begun) = self.begun else {
+            if now.bytes > 0 {
+                self.begun = Some(now.at);
+                self.last = (now.at, now.bytes, now.retransmitted);
+            }
+            return;
+        };
+        let (at, bytes, retransmitted) = self.last;
+        if now.at.since(at) < self.length {
+            return;
+        }
+        self.reporter.interval(&PerfInterval {
+            from: at.since(begun),
+            to: now.at.since(begun),
+            bytes: ByteCount(now.bytes - bytes),
+            retransmitted: ByteCount(now.retransmitted.saturating_sub(retransmitted)),
+            rtt: now.rtt,
+            cwnd: now.cwnd,
+            capacity: now.capacity,
+            arrival_rate: now.arrival_rate,
+        });
+        self.last = (now.at, now.bytes, now.retransmitted);
+    }
+}

@@ -1,0 +1,572 @@
+//! The sink's memory: what arrives is put together into blocks, written in runs and hashed.
+//!
+//! Big files go block by block (256 KiB): a full block is written and hashed from memory and its
+//! buffer is free again, so that memory does not grow with the bandwidth-delay product. When
+//! buffers run short, the oldest incomplete block is written as far as it goes and is read back
+//! for its hash once the rest has come. Small files of one chunk are gathered in one buffer and
+//! each is written whole. Networks call [`Assembly::place`]; writer threads do the rest.
+
+mod block;
+mod writers;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
+use packtrain_proto::{Placed, Placement};
+use packtrain_transfer::{ChunkPlan, Failure};
+use packtrain_units::{ByteCount, Offset};
+
+use crate::control::PayloadSink;
+use crate::meters::Meters;
+use block::{Block, Intervals};
+use writers::Job;
+pub(crate) use writers::THREADS;
+
+/// Memory for incomplete and unwritten data of big files.
+const BLOCK_MEMORY: u64 = 56 << 20;
+/// Less room than this is hardly any.
+const NEARLY: u64 = 6 << 20;
+/// How long data waits for room before some is lent, and how often in a row.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const MOST_WAITS: u32 = 240;
+/// Memory for chunks of small files.
+const SMALL_MEMORY: u64 = 40 << 20;
+/// The largest file that is gathered in memory and written whole; larger ones may have holes.
+pub(crate) const SMALL_FILE: u64 = 1 << 20;
+
+/// Where pieces are written to.
+pub(crate) trait PieceTarget: Send + Sync + 'static {
+    /// Writes part of a file of more than a chunk.
+    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure>;
+    /// Makes part of a file read as zeros, without using space where that can be had.
+    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure>;
+    /// Reads what was written; false if the file does not have that many bytes.
+    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool;
+    /// Writes a whole small file.
+    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure>;
+}
+
+/// What the assembly tells.
+#[derive(Debug)]
+pub(crate) enum WriteEvent {
+    /// All pieces of a plan are written; the digests of what was written.
+    Written(ChunkIndex, Vec<(EntryId, Digest)>),
+    /// A piece could not be written.
+    Failed(EntryId, Failure),
+    /// A piece was read back.
+    Rehashed(ChunkIndex, EntryId, Option<Digest>),
+}
+
+#[derive(Debug)]
+enum Plan {
+    Big {
+        piece: Piece,
+        entry: Arc<Entry>,
+        blocks: Vec<Block>,
+        open: usize,
+    },
+    Small {
+        pieces: Vec<(Piece, Arc<Entry>)>,
+        base: Offset,
+        got: Intervals,
+        buffer: Vec<u8>,
+        missing: u64,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    plans: HashMap<ChunkIndex, Vec<Plan>>,
+    block_memory: u64,
+    small_memory: u64,
+    /// Small memory beyond the limit, lent against a deadlock.
+    lent: u64,
+    /// Blocks in the order in which they got a buffer, for spilling.
+    filling: VecDeque<(ChunkIndex, usize)>,
+    spare: Vec<Vec<u8>>,
+    /// Data was refused since room last came free.
+    refused: bool,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    room: Condvar,
+    jobs: Sender<Job>,
+    target: Box<dyn PieceTarget>,
+    events: Box<dyn Fn(WriteEvent) + Send + Sync>,
+    wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    meters: Arc<Meters>,
+    /// Disconnected when the last writer thread has ended.
+    ended: Receiver<()>,
+}
+
+/// The assembly; clones share the same memory.
+#[derive(Clone)]
+pub(crate) struct Assembly(Arc<Shared>);
+
+impl Assembly {
+    /// An assembly over `target` with its writer threads; `events` is called from them.
+    pub(crate) fn new(
+        target: impl PieceTarget,
+        meters: Arc<Meters>,
+        events: impl Fn(WriteEvent) + Send + Sync + 'static,
+    ) -> Self {
+        let (jobs, queue) = crossbeam_channel::unbounded();
+        let (running, ended) = crossbeam_channel::bounded(0);
+        let this = Self(Arc::new(Shared {
+            state: Mutex::default(),
+            room: Condvar::new(),
+            jobs,
+            target: Box::new(target),
+            events: Box::new(events),
+            wakers: Mutex::default(),
+            meters,
+            ended,
+        }));
+        writers::start(&this, &queue, &running);
+        this
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
+    }
+
+    fn job(&self, job: Job) {
+        let _ = self.0.jobs.send(job);
+    }
+
+    /// Whether there is hardly room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        let state = self.state();
+        state.block_memory + NEARLY > BLOCK_MEMORY || state.small_memory + NEARLY > SMALL_MEMORY
+    }
+
+    /// From now on these pieces may arrive.
+    pub(crate) fn expect(&self, plan: ChunkPlan) {
+        let pieces = plan.pieces.into_iter().map(|(p, e)| (p, Arc::new(e)));
+        let (small, big): (Vec<_>, Vec<_>) =
+            pieces.partition(|(p, _)| p.whole && len(&p.range) <= SMALL_FILE);
+        let mut state = self.state();
+        let plans = state.plans.entry(plan.chunk).or_default();
+        if let Some((first, _)) = small.first() {
+            let base = first.range.start;
+            let missing = small.iter().map(|(p, _)| len(&p.range)).sum();
+            let (got, buffer) = (Intervals::default(), Vec::new());
+            plans.push(Plan::Small { pieces: small, base, got, buffer, missing });
+        }
+        for (piece, entry) in big {
+            let count = len(&piece.range).div_ceil(BLOCK.get()) as usize;
+            let blocks = (0..count).map(|_| Block::default()).collect();
+            plans.push(Plan::Big { piece, entry, blocks, open: count });
+        }
+    }
+
+    /// Reads a piece back and tells its digest.
+    pub(crate) fn rehash(&self, chunk: ChunkIndex, piece: Piece, entry: Entry) {
+        self.job(Job::Rehash { chunk, piece, entry });
+    }
+
+    /// These bytes are a hole at the source: they count as arrived.
+    pub(crate) fn zero(&self, range: Range<Offset>) {
+        let mut state = self.state();
+        let mut at = range.start;
+        while at < range.end {
+            let chunk = ChunkIndex::of(at);
+            let end = chunk.range().end.min(range.end);
+            let jobs = state.zero(chunk, &(at..end));
+            for job in jobs {
+                self.job(job);
+            }
+            at = end;
+        }
+    }
+
+    /// These pieces will not come.
+    pub(crate) fn unexpect(&self, range: &Range<Offset>) {
+        let mut state = self.state();
+        let mut at = range.start;
+        while at < range.end {
+            let chunk = ChunkIndex::of(at);
+            let end = chunk.range().end.min(range.end);
+            if let Some(job) = state.unexpect(chunk, range) {
+                self.job(job);
+            }
+            at = end;
+        }
+        self.0.room.notify_all();
+    }
+
+    /// The stream of this entry ended at `size`: what was expected past it will not come.
+    pub(crate) fn end_stream(&self, id: EntryId, size: ByteCount) {
+        let mut state = self.state();
+        let chunks: Vec<ChunkIndex> = state.plans.keys().copied().collect();
+        for chunk in chunks {
+            let (jobs, done) = state.end_stream(chunk, id, size.get());
+            for job in jobs {
+                self.job(job);
+            }
+            if let Some(event) = done {
+                (self.0.events)(event);
+            }
+        }
+        drop(state);
+        self.0.room.notify_all();
+    }
+
+    /// Calls `waker` when room came free after data was refused.
+    pub(crate) fn on_room(&self, waker: impl Fn() + Send + Sync + 'static) {
+        self.0.wakers.lock().push(Box::new(waker));
+    }
+
+    fn room_came(&self, mut state: MutexGuard<'_, State>) {
+        let refused = std::mem::take(&mut state.refused);
+        drop(state);
+        self.0.room.notify_all();
+        if refused {
+            for waker in self.0.wakers.lock().iter() {
+                waker();
+            }
+        }
+    }
+
+    /// Stops the writer threads once their queue is empty and lets go of everybody who waits.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.0.room.notify_all();
+        writers::stop(&self.0.jobs);
+    }
+
+    /// Closes it and waits until nothing is written any more.
+    pub(crate) fn close_and_wait(&self) {
+        self.close();
+        // Nobody sends: it ends when the last writer thread does.
+        let _ = self.0.ended.recv();
+    }
+
+    /// Puts `bytes` at `at`, waiting for room while there is none.
+    pub(crate) fn place_waiting(&self, at: Offset, bytes: &[u8]) {
+        let mut state = self.state();
+        let (mut at, mut bytes) = (at, bytes);
+        let mut waited = 0;
+        while !bytes.is_empty() && at < SPACE_END {
+            // A block at a time, so that a large frame never needs more room than there is.
+            let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
+            while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
+                if state.closed {
+                    return;
+                }
+                if self.0.room.wait_for(&mut state, PATIENCE).timed_out() {
+                    // Whoever would make room may wait behind this very data: lend some.
+                    state.lent = (state.lent + CHUNK.get()).min(SMALL_MEMORY);
+                    waited += 1;
+                    if waited > MOST_WAITS {
+                        // No honest peer holds this much back: what it sends is dropped, and
+                        // its connection heard again.
+                        return;
+                    }
+                } else {
+                    waited = 0;
+                }
+            }
+            at += ByteCount(step as u64);
+            bytes = &bytes[step..];
+        }
+    }
+
+    fn place_locked(&self, state: &mut State, at: Offset, bytes: &[u8]) -> Placed {
+        let mut outcome = Placed::Duplicate;
+        let (mut at, mut bytes) = (at, bytes);
+        while !bytes.is_empty() && at < SPACE_END {
+            let chunk = ChunkIndex::of(at);
+            let room = len(&(at..chunk.range().end)).min(bytes.len() as u64) as usize;
+            match state.place(chunk, at, &bytes[..room], &self.0.jobs) {
+                Placed::NoRoom => {
+                    state.refused = true;
+                    return Placed::NoRoom;
+                }
+                Placed::New => outcome = Placed::New,
+                Placed::Duplicate => {}
+            }
+            at += ByteCount(room as u64);
+            bytes = &bytes[room..];
+        }
+        outcome
+    }
+}
+
+impl PayloadSink for Assembly {
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
+        self.place_waiting(at, bytes);
+        Ok(())
+    }
+}
+
+impl Placement for Assembly {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        let mut state = self.0.state.lock();
+        self.place_locked(&mut state, at, bytes)
+    }
+
+    fn room(&self) -> ByteCount {
+        let state = self.state();
+        ByteCount(BLOCK_MEMORY.saturating_sub(state.block_memory))
+            .min(ByteCount(SMALL_MEMORY.saturating_sub(state.small_memory)))
+    }
+}
+
+fn len(range: &Range<Offset>) -> u64 {
+    range.end.since(range.start).get()
+}
+
+fn overlap(a: &Range<Offset>, b: &Range<Offset>) -> Option<Range<Offset>> {
+    let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+    (start < end).then_some(start..end)
+}
+
+impl State {
+    fn place(&mut self, chunk: ChunkIndex, at: Offset, bytes: &[u8], jobs: &Sender<Job>) -> Placed {
+        let range = at..at + ByteCount(bytes.len() as u64);
+        let Some(plans) = self.plans.get_mut(&chunk) else { return Placed::Duplicate };
+        let mut outcome = Placed::Duplicate;
+        let mut finished = None;
+        for (n, plan) in plans.iter_mut().enumerate() {
+            let placed = match plan {
+                Plan::Big { piece, entry, blocks, .. } => {
+                    let Some(part) = overlap(&range, &piece.range) else { continue };
+                    let bytes = &bytes[len(&(at..part.start)) as usize..][..len(&part) as usize];
+                    let mut memory = Memory {
+                        used: &mut self.block_memory,
+                        spare: &mut self.spare,
+                        filling: &mut self.filling,
+                    };
+                    block::place(chunk, piece, entry, blocks, part.start, bytes, &mut memory, jobs)
+                }
+                Plan::Small { pieces, base, got, buffer, missing } => {
+                    let end = pieces.last().map_or(*base, |(p, _)| p.range.end);
+                    let Some(part) = overlap(&range, &(*base..end)) else { continue };
+                    if buffer.is_empty() {
+                        let size = len(&(*base..end));
+                        if self.small_memory + size > SMALL_MEMORY + self.lent {
+                            return Placed::NoRoom;
+                        }
+                        self.small_memory += size;
+                        buffer.resize(size as usize, 0);
+                    }
+                    let from = len(&(at..part.start)) as usize;
+                    let to = len(&(*base..part.start)) as usize;
+                    let size = len(&part) as usize;
+                    let new = needed(pieces, &part, |sub| {
+                        got.insert(len(&(*base..sub.start)) as u32, len(&(*base..sub.end)) as u32)
+                    });
+                    if new > 0 {
+                        buffer[to..to + size].copy_from_slice(&bytes[from..from + size]);
+                        *missing -= new;
+                    }
+                    if *missing == 0 {
+                        finished = Some(n);
+                    }
+                    if new > 0 { Placed::New } else { Placed::Duplicate }
+                }
+            };
+            match placed {
+                Placed::NoRoom => {
+                    self.spill(jobs);
+                    return Placed::NoRoom;
+                }
+                Placed::New => outcome = Placed::New,
+                Placed::Duplicate => {}
+            }
+        }
+        if let Some(n) = finished {
+            if let Some(job) = self.finish_small(chunk, n) {
+                let _ = jobs.send(job);
+            }
+        } else if self.block_memory + BLOCK_MEMORY / 8 > BLOCK_MEMORY {
+            self.spill(jobs);
+        }
+        outcome
+    }
+
+    fn finish_small(&mut self, chunk: ChunkIndex, n: usize) -> Option<Job> {
+        let plans = self.plans.get_mut(&chunk)?;
+        let plan = plans.remove(n);
+        if plans.is_empty() {
+            self.plans.remove(&chunk);
+        }
+        let Plan::Small { pieces, base, buffer, .. } = plan else { return None };
+        Some(Job::Small { chunk, pieces, base, buffer })
+    }
+
+    /// Writes the blocks that have waited longest for their missing parts as far as they go.
+    fn spill(&mut self, jobs: &Sender<Job>) {
+        let mut handed = 0;
+        while handed < 8 {
+            // Entries of blocks long written are passed over.
+            let Some((chunk, n)) = self.filling.pop_front() else { return };
+            let plans = self.plans.get_mut(&chunk);
+            for plan in plans.into_iter().flatten() {
+                if let Plan::Big { piece, entry, blocks, .. } = plan
+                    && let Some(job) = block::spill(chunk, piece, entry, blocks, n)
+                {
+                    let _ = jobs.send(job);
+                    handed += 1;
+                }
+            }
+        }
+    }
+
+    fn zero(&mut self, chunk: ChunkIndex, range: &Range<Offset>) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for plan in self.plans.get_mut(&chunk).into_iter().flatten() {
+            if let Plan::Big { piece, entry, blocks, .. } = plan
+                && let Some(part) = overlap(range, &piece.range)
+            {
+                block::zero(chunk, piece, entry, blocks, &part, &mut jobs);
+            }
+        }
+        jobs
+    }
+
+    fn unexpect(&mut self, chunk: ChunkIndex, range: &Range<Offset>) -> Option<Job> {
+        let plans = self.plans.get_mut(&chunk)?;
+        let mut finished = None;
+        let mut n = 0;
+        while n < plans.len() {
+            let gone = match &mut plans[n] {
+                Plan::Big { piece, blocks, .. } => {
+                    let gone = overlap(range, &piece.range).is_some();
+                    if gone {
+                        let held = blocks.iter().filter(|b| b.has_buffer()).count() as u64;
+                        self.block_memory -= held * BLOCK.get();
+                    }
+                    gone
+                }
+                Plan::Small { pieces, base, got, buffer, missing } => {
+                    pieces.retain(|(p, _)| overlap(range, &p.range).is_none());
+                    *missing = pieces
+                        .iter()
+                        .map(|(p, _)| {
+                            let (s, e) = (len(&(*base..p.range.start)), len(&(*base..p.range.end)));
+                            (e - s) - got.covered(s as u32, e as u32)
+                        })
+                        .sum();
+                    if pieces.is_empty() {
+                        self.small_memory -= buffer.len() as u64;
+                    } else if *missing == 0 {
+                        finished = Some(n);
+                    }
+                    pieces.is_empty()
+                }
+            };
+            if gone {
+                plans.remove(n);
+            } else {
+                n += 1;
+            }
+        }
+        if plans.is_empty() {
+            self.plans.remove(&chunk);
+        }
+        finished.and_then(|n| self.finish_small(chunk, n))
+    }
+}
+
+impl State {
+    /// Shortens the plan that crosses the end of a stream and drops those past it.
+    fn end_stream(
+        &mut self,
+        chunk: ChunkIndex,
+        id: EntryId,
+        size: u64,
+    ) -> (Vec<Job>, Option<WriteEvent>) {
+        let (mut jobs, mut done) = (Vec::new(), None);
+        let Some(plans) = self.plans.get_mut(&chunk) else { return (jobs, done) };
+        plans.retain_mut(|plan| {
+            let Plan::Big { piece, entry, blocks, open } = plan else { return true };
+            if piece.entry != id {
+                return true;
+            }
+            let left = size.saturating_sub(piece.file_offset);
+            if left >= len(&piece.range) {
+                return true;
+            }
+            let keep = left.div_ceil(BLOCK.get()) as usize;
+            let held = blocks[keep..].iter().filter(|b| b.has_buffer()).count() as u64;
+            self.block_memory -= held * BLOCK.get();
+            blocks.truncate(keep);
+            piece.range.end = piece.range.start + ByteCount(left);
+            *open = blocks.iter().filter(|b| b.digest.is_none()).count();
+            if let Some(job) = keep
+                .checked_sub(1)
+                .and_then(|last| block::complete(chunk, piece, entry, &mut blocks[last], last))
+            {
+                jobs.push(job);
+            } else if let Some(last) = keep.checked_sub(1)
+                && let Some(job) = block::reread(chunk, piece, entry, &mut blocks[last], last)
+            {
+                jobs.push(job);
+            }
+            if left > 0 && *open == 0 {
+                done = finished(chunk, piece, blocks);
+            }
+            left > 0 && *open > 0
+        });
+        if plans.is_empty() {
+            self.plans.remove(&chunk);
+        }
+        (jobs, done)
+    }
+}
+
+/// The event for a piece all of whose blocks have their digests.
+fn finished(chunk: ChunkIndex, piece: &Piece, blocks: &[Block]) -> Option<WriteEvent> {
+    let digests: Vec<Digest> = blocks.iter().filter_map(|b| b.digest).collect();
+    let whole =
+        packtrain_object::digest::piece_from_blocks(piece.whole, &digests, len(&piece.range))?;
+    Some(WriteEvent::Written(chunk, vec![(piece.entry, whole)]))
+}
+
+/// Calls `take` for each part of `range` that a piece needs; the sum of what it returns.
+fn needed(
+    pieces: &[(Piece, Arc<Entry>)],
+    range: &Range<Offset>,
+    mut take: impl FnMut(&Range<Offset>) -> u64,
+) -> u64 {
+    let first = pieces.partition_point(|(p, _)| p.range.end <= range.start);
+    pieces[first..]
+        .iter()
+        .take_while(|(p, _)| p.range.start < range.end)
+        .filter_map(|(p, _)| overlap(&p.range, range))
+        .map(|part| take(&part))
+        .sum()
+}
+
+/// The memory that blocks draw from.
+struct Memory<'a> {
+    used: &'a mut u64,
+    spare: &'a mut Vec<Vec<u8>>,
+    filling: &'a mut VecDeque<(ChunkIndex, usize)>,
+}
+
+impl Memory<'_> {
+    fn take(&mut self, chunk: ChunkIndex, block: usize) -> Option<Vec<u8>> {
+        if *self.used + BLOCK.get() > BLOCK_MEMORY {
+            return None;
+        }
+        *self.used += BLOCK.get();
+        self.filling.push_back((chunk, block));
+        // At most so many blocks have buffers: what is older than twice that was written.
+        if self.filling.len() > 4 * (BLOCK_MEMORY / BLOCK.get()) as usize {
+            self.filling.pop_front();
+        }
+        Some(self.spare.pop().unwrap_or_else(|| vec![0; BLOCK.get() as usize]))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! The threads that write and hash.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, Piece, digest};
+use packtrain_units::Offset;
+
+use super::block::block_size;
+use super::{Assembly, Plan, WriteEvent, len};
+use crate::control::step_back;
+use packtrain_service::executor::spawn;
+
+/// Threads that write and hash.
+pub(crate) const THREADS: usize = 2;
+
+/// Work for a writer thread.
+pub(super) enum Job {
+    Write(Write),
+    Small { chunk: ChunkIndex, pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, buffer: Vec<u8> },
+    Rehash { chunk: ChunkIndex, piece: Piece, entry: Entry },
+    Stop,
+}
+
+/// Writing parts of a block, or making them a hole (no buffer).
+pub(super) struct Write {
+    pub(super) chunk: ChunkIndex,
+    pub(super) piece: Piece,
+    pub(super) entry: Arc<Entry>,
+    pub(super) block: usize,
+    pub(super) buffer: Option<Vec<u8>>,
+    pub(super) parts: Vec<(u32, u32)>,
+    /// The buffer holds the whole block: its digest comes from memory.
+    pub(super) hash: bool,
+}
+
+pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender<()>) {
+    for n in 0..THREADS {
+        let (assembly, queue, running) = (assembly.clone(), queue.clone(), running.clone());
+        spawn(&format!("write-{n}"), move || {
+            let _running = running;
+            step_back();
+            let mut scratch = Vec::new();
+            for job in &queue {
+                match job {
+                    Job::Write(write) => assembly.write(write, &mut scratch),
+                    Job::Small { chunk, pieces, base, buffer } => {
+                        assembly.write_small(chunk, &pieces, base, buffer);
+                    }
+                    Job::Rehash { chunk, piece, entry } => {
+                        assembly.rehash_now(chunk, &piece, &entry, &mut scratch);
+                    }
+                    Job::Stop => return,
+                }
+            }
+        });
+    }
+}
+
+pub(super) fn stop(jobs: &Sender<Job>) {
+    for _ in 0..THREADS {
+        let _ = jobs.send(Job::Stop);
+    }
+}
+
+impl Assembly {
+    fn event(&self, event: WriteEvent) {
+        (self.0.events)(event);
+    }
+
+    fn write(&self, write: Write, scratch: &mut Vec<u8>) {
+        let target = &self.0.target;
+        let Write { chunk, piece, entry, block, buffer, parts, hash } = write;
+        let base = piece.file_offset + block as u64 * BLOCK.get();
+        let size = block_size(&piece, block);
+        let mut result = Ok(());
+        for &(from, to) in &parts {
+            let at = base + u64::from(from);
+            let write = || match &buffer {
+                Some(buffer) => {
+                    target.write(piece.entry, &entry, at, &buffer[from as usize..to as usize])
+                }
+                None => target.zero(piece.entry, &entry, at, u64::from(to - from)),
+            };
+            result = result.and_then(|()| self.0.meters.data.run(u64::from(to - from), write));
+        }
+        let mut digest = buffer.as_deref().filter(|_| hash && result.is_ok()).map(|bytes| {
+            let digest = || block_digest(&piece, base, &bytes[..size as usize]);
+            self.0.meters.hash.run(size, digest)
+        });
+        // A stream's piece may have become shorter since.
+        let reread = self.release(chunk, &piece, block, buffer);
+        if let Err(failure) = result {
+            self.drop_plan(chunk, &piece);
+            self.event(WriteEvent::Failed(piece.entry, failure));
+            return;
+        }
+        if let Some(piece) = reread.filter(|_| digest.is_none()) {
+            scratch.resize(block_size(&piece, block) as usize, 0);
+            if target.read(piece.entry, &entry, base, scratch) {
+                digest = Some(block_digest(&piece, base, scratch));
+            }
+        }
+        if let Some(digest) = digest {
+            self.block_done(chunk, &piece, block, digest);
+        }
+    }
+
+    /// Gives the buffer back; the piece as it is now if the block waits for being read back.
+    fn release(
+        &self,
+        chunk: ChunkIndex,
+        piece: &Piece,
+        block: usize,
+        buffer: Option<Vec<u8>>,
+    ) -> Option<Piece> {
+        let mut state = self.state();
+        if let Some(buffer) = buffer {
+            state.block_memory -= BLOCK.get();
+            if state.spare.len() < 32 {
+                state.spare.push(buffer);
+            }
+        }
+        let wants = match state.big_plan(chunk, piece) {
+            Some(Plan::Big { piece, blocks, .. }) if block < blocks.len() => {
+                blocks[block].pending -= 1;
+                blocks[block].wants_reread(block_size(piece, block)).then(|| piece.clone())
+            }
+            _ => None,
+        };
+        self.room_came(state);
+        wants
+    }
+
+    fn block_done(&self, chunk: ChunkIndex, piece: &Piece, block: usize, value: Digest) {
+        let mut state = self.state();
+        let Some(Plan::Big { piece, blocks, open, .. }) = state.big_plan(chunk, piece) else {
+            return;
+        };
+        let piece = &piece.clone();
+        if block >= blocks.len() {
+            return;
+        }
+        if blocks[block].digest.replace(value).is_none() {
+            *open -= 1;
+        }
+        if *open > 0 {
+            return;
+        }
+        let done = super::finished(chunk, piece, blocks);
+        state.remove_big(chunk, piece);
+        drop(state);
+        if let Some(event) = done {
+            self.event(event);
+        }
+    }
+
+    fn drop_plan(&self, chunk: ChunkIndex, piece: &Piece) {
+        let mut state = self.state();
+        if let Some(Plan::Big { blocks, .. }) = state.big_plan(chunk, piece) {
+            let held = blocks.iter().filter(|b| b.has_buffer()).count() as u64;
+            state.block_memory -= held * BLOCK.get();
+            state.remove_big(chunk, piece);
+        }
+    }
+
+    fn write_small(
+        &self,
+        chunk: ChunkIndex,
+        pieces: &[(Piece, Arc<Entry>)],
+        base: Offset,
+        buffer: Vec<u8>,
+    ) {
+        let mut written = Vec::with_capacity(pieces.len());
+        for (piece, entry) in pieces {
+            let start = len(&(base..piece.range.start)) as usize;
+            // A piece outside the buffer never came: the peer broke the order of pieces.
+            let Some(bytes) = buffer.get(start..start + len(&piece.range) as usize) else {
+                continue;
+            };
+            let write = || self.0.target.write_small(piece.entry, entry, bytes);
+            match self.0.meters.small.run(bytes.len() as u64, write) {
+                Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
+                Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
+            }
+        }
+        let mut state = self.state();
+        state.small_memory -= buffer.len() as u64;
+        self.room_came(state);
+        if !written.is_empty() {
+            self.event(WriteEvent::Written(chunk, written));
+        }
+    }
+
+    fn rehash_now(&self, chunk: ChunkIndex, piece: &Piece, entry: &Entry, scratch: &mut Vec<u8>) {
+        scratch.resize(len(&piece.range) as usize, 0);
+        let read = self.0.target.read(piece.entry, entry, piece.file_offset, scratch);
+        let found = read.then(|| digest::piece(piece.file_offset, piece.whole, scratch));
+        self.event(WriteEvent::Rehashed(chunk, piece.entry, found));
+    }
+}
+
+/// A block's chaining value, or the root digest if the block is the whole file.
+fn block_digest(piece: &Piece, at: u64, bytes: &[u8]) -> Digest {
+    if piece.whole && len(&piece.range) <= BLOCK.get() {
+        digest::piece(0, true, bytes)
+    } else {
+        digest::block(at, bytes)
+    }
+}
+
+impl super::State {
+    fn big_plan(&mut self, chunk: ChunkIndex, wanted: &Piece) -> Option<&mut Plan> {
+        self.plans.get_mut(&chunk)?.iter_mut().find(
+            |plan| matches!(plan, Plan::Big { piece, .. } if piece.range.start == wanted.range.start),
+        )
+    }
+
+    fn remove_big(&mut self, chunk: ChunkIndex, wanted: &Piece) {
+        if let Some(plans) = self.plans.get_mut(&chunk) {
+            plans.retain(
+                |plan| !matches!(plan, Plan::Big { piece, .. } if piece.range.start == wanted.range.start),
+            );
+            if plans.is_empty() {
+                self.plans.remove(&chunk);
+            }
+        }
+    }
+}

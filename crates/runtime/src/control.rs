@@ -1,0 +1,559 @@
+//! The control connection: frames in and out of an ssh pipe, a TLS stream or this process.
+//!
+//! One thread (or task) reads and one writes. Control frames and the pipe transport's payload
+//! share the connection in order; payload waits for room so that it never buries control.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use packtrain_transfer::message::{self, Message};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::Offset;
+use tokio::sync::mpsc;
+
+use crate::reader::Slice;
+use packtrain_hops::Line;
+use packtrain_service::executor::spawn;
+
+/// Payload bytes that may wait in the queue: enough to keep a pipe busy, little enough that a
+/// control frame behind them leaves within milliseconds.
+const PAYLOAD_QUEUE: u64 = 4 << 20;
+
+/// How far threads that read, write and hash step back.
+const NICE: i32 = 5;
+
+/// Takes the payload that arrives on the pipe; may block for room.
+pub trait PayloadSink: Send + Sync {
+    /// Places `bytes` at `at`.
+    ///
+    /// # Errors
+    /// Payload may not come this way: the connection ends.
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure>;
+}
+
+/// What the reading side hands over.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A message.
+    Message(Message),
+    /// The connection is over; nothing follows.
+    Closed(Failure),
+}
+
+/// One control connection.
+pub struct Control {
+    /// For sending; cheap to clone.
+    pub tx: ControlSender,
+    /// What comes in.
+    pub rx: Receiver<Incoming>,
+    /// Reads from the connection, where that is a task.
+    reader: Option<tokio::task::AbortHandle>,
+    /// Writes to it.
+    writer: Option<tokio::task::AbortHandle>,
+    /// Where payload on the pipe goes, once somebody expects it.
+    pub payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // What is queued still leaves; nobody listens any more.
+        self.tx.waiting.unheard.store(true, Ordering::Relaxed);
+        self.tx.close();
+        if let Some(reader) = &self.reader {
+            reader.abort();
+        }
+        // A peer that does not read must not keep the connection and its queue.
+        if let Some(writer) = self.writer.take() {
+            packtrain_service::executor::handle().spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                writer.abort();
+            });
+        }
+    }
+}
+
+enum Outgoing {
+    Close,
+    Frame(Vec<u8>),
+    Pong(Vec<u8>),
+    Data(Offset, Slice),
+}
+
+/// The sending side.
+#[derive(Clone)]
+pub struct ControlSender {
+    queue: mpsc::UnboundedSender<Outgoing>,
+    waiting: Arc<Waiting>,
+}
+
+/// Pongs that may wait for a peer that does not read them. An honest peer asks once in seconds.
+const MAX_QUEUED_PONGS: u64 = 1024;
+/// How long the connection outlives its [`Control`], so that what is queued leaves.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
+/// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
+/// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
+const MAX_QUEUED: u64 = 128 << 20;
+/// Bytes of messages that are passed on to an end which has not read the ones before.
+const MAX_PASSED_ON: u64 = 8 << 20;
+/// Messages that may wait to be looked at, and bytes of their frames; then the connection is not read.
+/// Decoded, a message takes up to 20 times the bytes of its frame.
+const MOST_WAITING: usize = 256;
+const MAX_WAITING_BYTES: usize = 4 << 20;
+/// How often it is looked whether they were taken.
+const ROOM_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+
+#[derive(Default)]
+struct Waiting {
+    /// Bytes of frames queued and not written.
+    frames: AtomicU64,
+    /// Pongs queued and not written.
+    pongs: AtomicU64,
+    /// Nobody takes what comes in any more.
+    unheard: AtomicBool,
+    state: Mutex<(u64, bool)>,
+    changed: Condvar,
+}
+
+impl Waiting {
+    fn written(&self, outgoing: &Outgoing) {
+        match outgoing {
+            Outgoing::Data(_, slice) => self.left(slice.len() as u64),
+            Outgoing::Frame(frame) => {
+                self.frames.fetch_sub(frame.len() as u64, Ordering::Relaxed);
+            }
+            Outgoing::Pong(_) => {
+                self.pongs.fetch_sub(1, Ordering::Relaxed);
+            }
+            Outgoing::Close => {}
+        }
+    }
+
+    fn left(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.0 -= bytes;
+        self.changed.notify_all();
+    }
+
+    fn close(&self) {
+        self.state.lock().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+impl ControlSender {
+    /// Queues a message; after the connection's end it goes nowhere.
+    pub fn send(&self, message: &Message) {
+        if self.is_overfull() {
+            // Whoever drives this end ends it, see [`Self::is_overfull`].
+            return;
+        }
+        let mut frame = Vec::new();
+        message::encode(message, &mut frame);
+        self.waiting.frames.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        let _ = self.queue.send(Outgoing::Frame(frame));
+    }
+
+    /// Queues the answer to a ping; false if the peer has not read too many of those before.
+    fn send_pong(&self, number: u64) -> bool {
+        if self.waiting.pongs.fetch_add(1, Ordering::Relaxed) >= MAX_QUEUED_PONGS {
+            return false;
+        }
+        let mut frame = Vec::new();
+        message::encode(&Message::Pong(number), &mut frame);
+        let _ = self.queue.send(Outgoing::Pong(frame));
+        true
+    }
+
+    /// Whether the peer reads so little that nothing more is queued: it is given up.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.waiting.frames.load(Ordering::Relaxed) > MAX_QUEUED
+    }
+
+    /// Whether nobody takes what comes in any more.
+    fn is_unheard(&self) -> bool {
+        self.waiting.unheard.load(Ordering::Relaxed)
+    }
+
+    /// Whether messages of another end may be passed on now.
+    pub fn has_room(&self) -> bool {
+        self.waiting.frames.load(Ordering::Relaxed) < MAX_PASSED_ON
+    }
+
+    /// Queues payload, waiting while too much waits already. False once the connection is over.
+    pub fn send_payload(&self, at: Offset, slice: Slice) -> bool {
+        let bytes = slice.len() as u64;
+        let mut state = self.waiting.state.lock();
+        while state.0 > 0 && state.0 + bytes > PAYLOAD_QUEUE && !state.1 {
+            self.waiting.changed.wait(&mut state);
+        }
+        if state.1 {
+            return false;
+        }
+        state.0 += bytes;
+        drop(state);
+        self.queue.send(Outgoing::Data(at, slice)).is_ok()
+    }
+
+    /// Ends the connection once everything queued has left.
+    pub fn close(&self) {
+        let _ = self.queue.send(Outgoing::Close);
+    }
+
+    /// Waits until everything queued before `close` has left, or `limit` has passed.
+    pub fn wait_closed(&self, limit: std::time::Duration) {
+        let mut state = self.waiting.state.lock();
+        self.waiting.changed.wait_while_for(&mut state, |state| !state.1, limit);
+    }
+
+    /// Lets go of everybody who waits for room.
+    pub(crate) fn abandon(&self) {
+        self.waiting.close();
+    }
+}
+
+/// A control connection over a pair of blocking byte streams.
+pub fn over_streams(
+    name: &str,
+    mut input: impl Read + Send + 'static,
+    mut output: impl Write + Send + 'static,
+) -> Control {
+    let (control, mut queue, inbound) = parts();
+    let waiting = Arc::clone(&control.tx.waiting);
+    spawn(&format!("{name}-out"), move || {
+        while let Some(outgoing) = queue.blocking_recv() {
+            let result = match &outgoing {
+                Outgoing::Close => break,
+                Outgoing::Frame(frame) | Outgoing::Pong(frame) => output.write_all(frame),
+                Outgoing::Data(at, slice) => {
+                    let header = message::data_header(*at, slice.len());
+                    write_both(&mut output, &header, slice.bytes())
+                }
+            };
+            waiting.written(&outgoing);
+            if result.and_then(|()| if queue.is_empty() { output.flush() } else { Ok(()) }).is_err()
+            {
+                break;
+            }
+        }
+        waiting.close();
+    });
+    spawn(&format!("{name}-in"), move || {
+        let mut inbound = inbound;
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match input.read(&mut buffer) {
+                Ok(0) => return inbound.end("the other end closed the connection"),
+                Ok(n) => {
+                    if let Err(failure) = inbound.feed(&buffer[..n]) {
+                        return inbound.fail(failure);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return inbound.end(&broke(&e)),
+            }
+        }
+    });
+    control
+}
+
+/// What is said of a connection that failed.
+fn broke(error: &io::Error) -> String {
+    match error.kind() {
+        // TLS has many words for it, none of them for users.
+        io::ErrorKind::UnexpectedEof => "the connection broke".to_owned(),
+        _ => format!("the connection broke: {error}"),
+    }
+}
+
+/// A control connection over a tokio stream, driven by the runtime it is called in.
+pub fn over_async<S>(stream: S, line: Option<Arc<Line>>) -> Control
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
+{
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (mut control, mut queue, mut inbound) = parts();
+    let waiting = Arc::clone(&control.tx.waiting);
+    let (mut input, mut output) = tokio::io::split(stream);
+    let writer = tokio::spawn(async move {
+        while let Some(outgoing) = queue.recv().await {
+            let result = match &outgoing {
+                Outgoing::Close => break,
+                Outgoing::Frame(frame) | Outgoing::Pong(frame) => output.write_all(frame).await,
+                Outgoing::Data(at, slice) => {
+                    let header = message::data_header(*at, slice.len());
+                    match output.write_all(&header).await {
+                        Ok(()) => output.write_all(slice.bytes()).await,
+                        Err(e) => Err(e),
+                    }
+                }
+            };
+            waiting.written(&outgoing);
+            let flushed = match result {
+                Ok(()) if queue.is_empty() => output.flush().await,
+                other => other,
+            };
+            if flushed.is_err() {
+                break;
+            }
+        }
+        waiting.close();
+        let _ = output.shutdown().await;
+    });
+    let reader = tokio::spawn(async move {
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match input.read(&mut buffer).await {
+                Ok(0) => return inbound.end("the other end closed the connection"),
+                Ok(n) => {
+                    // Placing payload may wait for the disk: the runtime moves other tasks away.
+                    let fed = tokio::task::block_in_place(|| inbound.feed(&buffer[..n]));
+                    if let Err(failure) = fed {
+                        return inbound.fail(failure);
+                    }
+                }
+                Err(e) => {
+                    if let Some(line) = &line {
+                        line.failed(&e);
+                    }
+                    return inbound.end(&broke(&e));
+                }
+            }
+        }
+    });
+    control.reader = Some(reader.abort_handle());
+    control.writer = Some(writer.abort_handle());
+    control
+}
+
+/// Two ends in one process, joined.
+pub fn pair() -> io::Result<(Control, Control)> {
+    let (a, b) = UnixStream::pair()?;
+    let end = |name, s: UnixStream| -> io::Result<Control> {
+        Ok(over_streams(name, s.try_clone()?, WriteHalf(s)))
+    };
+    Ok((end("near", a)?, end("far", b)?))
+}
+
+/// The writing half of a socket: its end is the end of what the other side reads.
+struct WriteHalf(UnixStream);
+
+impl Write for WriteHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+struct Inbound {
+    decoder: message::Decoder,
+    queue: Sender<Incoming>,
+    /// Bytes of the frames of the messages that wait in the queue, oldest first.
+    waiting: VecDeque<usize>,
+    waiting_bytes: usize,
+    payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+    taken: u64,
+    tx: ControlSender,
+}
+
+impl Inbound {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.decoder.feed(bytes);
+        let before = self.taken;
+        loop {
+            let pending = self.decoder.pending();
+            let next = self.decoder.next();
+            let size = pending - self.decoder.pending();
+            let next = next.map_err(|e| Failure::new(FailureKind::Protocol, e.to_string()))?;
+            match next {
+                None => break,
+                Some(Message::Ping(n)) => {
+                    if !self.tx.send_pong(n) {
+                        let text = "the other end asks and does not read the answers";
+                        return Err(Failure::new(FailureKind::Protocol, text));
+                    }
+                }
+                Some(Message::Data { offset, bytes }) => {
+                    let sink = self.payload.get().ok_or_else(|| {
+                        Failure::new(FailureKind::Protocol, "payload before it was asked for")
+                    })?;
+                    sink.payload(offset, &bytes)?;
+                    self.taken += bytes.len() as u64;
+                }
+                Some(message) => {
+                    if !self.wait_for_room(size) || !self.enqueue(message, size) {
+                        return Err(Failure::new(FailureKind::Temporary, "nobody listens"));
+                    }
+                }
+            }
+        }
+        if self.taken != before {
+            self.tx.send(&Message::DataTaken(self.taken));
+        }
+        Ok(())
+    }
+
+    fn enqueue(&mut self, message: Message, size: usize) -> bool {
+        self.waiting.push_back(size);
+        self.waiting_bytes += size;
+        self.queue.send(Incoming::Message(message)).is_ok()
+    }
+
+    /// Waits until so many bytes more may wait; false once nobody takes any.
+    fn wait_for_room(&mut self, size: usize) -> bool {
+        loop {
+            while self.waiting.len() > self.queue.len() {
+                self.waiting_bytes -= self.waiting.pop_front().unwrap_or_default();
+            }
+            if self.waiting.is_empty() || self.waiting_bytes + size <= MAX_WAITING_BYTES {
+                return true;
+            }
+            if self.tx.is_unheard() {
+                return false;
+            }
+            std::thread::sleep(ROOM_LOOK);
+        }
+    }
+
+    fn end(&mut self, why: &str) {
+        self.fail(Failure::new(FailureKind::Temporary, why));
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.tx.abandon();
+        let _ = self.queue.send(Incoming::Closed(failure));
+    }
+}
+
+fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
+    let (queue, outgoing) = mpsc::unbounded_channel();
+    let tx = ControlSender { queue, waiting: Arc::default() };
+    let (events, rx) = bounded(MOST_WAITING);
+    let payload: Arc<OnceLock<Arc<dyn PayloadSink>>> = Arc::default();
+    let inbound = Inbound {
+        decoder: message::Decoder::new(),
+        queue: events,
+        waiting: VecDeque::new(),
+        waiting_bytes: 0,
+        payload: Arc::clone(&payload),
+        taken: 0,
+        tx: tx.clone(),
+    };
+    (Control { tx, rx, reader: None, writer: None, payload }, outgoing, inbound)
+}
+
+fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut slices = [IoSlice::new(header), IoSlice::new(body)];
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        match output.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut rest, n),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Makes the calling thread step back for the network's: a datagram that waits too long at a
+/// small socket buffer is lost, while a disk can wait.
+pub fn step_back() {
+    // Where it is refused everything works as before.
+    let _ = rustix::process::nice(NICE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_asks_and_never_reads_is_cut_off() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
+        let writer = std::thread::spawn(move || {
+            let mut pings = Vec::new();
+            for n in 0..10_000 {
+                message::encode(&Message::Ping(u64::MAX - n), &mut pings);
+            }
+            // Far more answers than may wait; the far end never reads one.
+            for _ in 0..200 {
+                if far.write_all(&pings).is_err() {
+                    break;
+                }
+            }
+            far
+        });
+        let limit = std::time::Duration::from_secs(60);
+        match control.rx.recv_timeout(limit) {
+            Ok(Incoming::Closed(failure)) => assert_eq!(failure.kind, FailureKind::Protocol),
+            other => panic!("{other:?}"),
+        }
+        let waiting = control.tx.waiting.pongs.load(Ordering::Relaxed);
+        assert!(waiting <= MAX_QUEUED_PONGS + 1, "{waiting} answers wait");
+        drop(control);
+        drop(writer);
+    }
+
+    #[test]
+    fn what_waits_to_be_looked_at_is_bounded_in_bytes() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));
+        let writer = std::thread::spawn(move || {
+            let mut frame = Vec::new();
+            message::encode(&Message::Manifest(vec![0; 1 << 19]), &mut frame);
+            (0..MOST_WAITING).take_while(|_| far.write_all(&frame).is_ok()).count()
+        });
+        // It is read until so much waits, and then not.
+        let frames = MAX_WAITING_BYTES >> 19;
+        let mut waited = 0;
+        while control.rx.len() + 1 < frames && waited < 60_000 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            waited += 1;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(control.rx.len() <= frames, "{} messages wait", control.rx.len());
+        // Taking them lets more in, and an end that nobody takes from any more ends its reader.
+        for _ in 0..2 * frames {
+            let limit = std::time::Duration::from_secs(60);
+            assert!(matches!(control.rx.recv_timeout(limit), Ok(Incoming::Message(_))));
+        }
+        drop(control);
+        assert!(writer.join().unwrap() < MOST_WAITING);
+    }
+
+    #[test]
+    fn what_was_queued_leaves_before_the_end() {
+        let (near, far) = pair().unwrap();
+        for n in 0..100 {
+            near.tx.send(&Message::Pong(n));
+        }
+        let tx = near.tx.clone();
+        drop(near);
+        tx.wait_closed(std::time::Duration::from_secs(20));
+        for n in 0..100 {
+            match far.rx.recv_timeout(std::time::Duration::from_secs(20)) {
+                Ok(Incoming::Message(Message::Pong(m))) => assert_eq!(m, n),
+                other => panic!("{n}: {other:?}"),
+            }
+        }
+        assert!(matches!(far.rx.recv(), Ok(Incoming::Closed(_))), "and then the end");
+    }
+}

@@ -1,0 +1,100 @@
+//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//!
+//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
+//! or memory without bound is a finding.
+
+use packtrain_service::StreamsReport;
+use packtrain_service::ceilings::Ceilings;
+
+use crate::handshake::Ask;
+use crate::marker;
+use crate::ways::{MOST_DEPOTS, Ways};
+
+pub use crate::pack::fuzzing::{pack, pack_seeds};
+pub use crate::transports::fuzzing::{
+    offer, offer_seeds, stream_frames, stream_frames_seeds, stream_name, stream_name_seeds,
+};
+
+/// The session request, which the called end reads before it knows who asks: what is read is
+/// written and read again the same, and takes no more room than it had. So are the ceilings with which
+/// it is answered.
+pub fn session_request(data: &[u8]) {
+    if let Ok(told) = Ceilings::decode(data) {
+        assert!(told.rate_bps != Some(0) && told.streams != Some(0));
+        assert_eq!(Ceilings::decode(&told.encode()).expect("what was written is read"), told);
+    }
+    let Ok(ask) = Ask::decode(data) else { return };
+    let written = ask.encode();
+    // What the sender left out is written as its default.
+    assert!(written.len() <= data.len() + 64, "{} bytes of {}", written.len(), data.len());
+    let again = Ask::decode(&written).expect("what was written is read");
+    assert_eq!(again, ask);
+}
+
+/// Requests: the default one, and one with every part of it.
+pub fn session_request_seeds() -> Vec<Vec<u8>> {
+    let full = Ask {
+        sources: 2,
+        choice: 1,
+        cc: Some("native".to_owned()),
+        streams: 4,
+        ports: Some((7880, 7890)),
+        ticket: Some([7; 16]),
+        peer: vec!["192.0.2.1".parse().expect("an address")],
+        ..Ask::default()
+    };
+    let told = Ceilings {
+        rate_bps: Some(20_000_000),
+        streams: Some(2),
+        transports: Some(vec!["tcp".to_owned()]),
+    };
+    vec![Ask::default().encode(), full.encode(), told.encode()]
+}
+
+/// JSON that one end tells the other in a control message: streams and paths. It is cut to what it may
+/// hold.
+pub fn reported_json(data: &[u8]) {
+    if let Some(report) = StreamsReport::decode(data) {
+        let texts = report.reasons.iter().chain(&report.way_reasons).chain([&report.congestion]);
+        for text in texts.chain(report.ways.iter().map(|way| &way.way)) {
+            assert!(!text.chars().any(char::is_control) && text.chars().count() <= 1_000);
+        }
+        assert!(report.streams.len() + report.ways.len() + report.moments.len() < 2_000);
+        let _ = report.encode();
+    }
+    if let Some(ways) = Ways::told_of(data) {
+        assert!((1..=MOST_DEPOTS).contains(&ways.names().len()));
+        assert!(ways.is_far());
+        ways.learn(data);
+        let _ = (ways.told(), ways.version());
+    }
+}
+
+/// One message of each kind.
+pub fn reported_json_seeds() -> Vec<Vec<u8>> {
+    let ways = br#"{"direct":{"rate":9000000,"error":0.5},"ways":[{"depot":"a.example:7879",
+                    "near":1000000,"beyond":20000000,"earlier":{"rate":1,"error":2.0}}]}"#;
+    let streams = br#"{"last":1,"most":2,"congestion":"cubic","reasons":["one"],
+                       "ways":[{"way":"direct"}],"moments":[{"at":1,"lost":0.1}]}"#;
+    vec![StreamsReport::default().encode(), ways.to_vec(), streams.to_vec()]
+}
+
+/// What comes over ssh before the called end speaks: the marker is found exactly where it ends, and
+/// what follows is left for the control connection.
+pub fn ssh_marker(data: &[u8]) {
+    let mut rest = data;
+    let found = marker::skip_noise(&mut rest).expect("reading memory does not fail");
+    let line = &marker::MARKER[1..];
+    let begins = |at: usize| at == 0 || data[at - 1] == b'\n';
+    let first = (0..data.len()).find(|&at| begins(at) && data[at..].starts_with(line));
+    assert_eq!(found, first.is_some());
+    if let Some(at) = first {
+        assert_eq!(rest, &data[at + line.len()..]);
+    }
+}
+
+/// Greetings of login shells before the marker, and words after it.
+pub fn ssh_marker_seeds() -> Vec<Vec<u8>> {
+    let greeted = [b"Welcome!\nlast login".as_slice(), marker::MARKER, b"PKTR"].concat();
+    vec![marker::MARKER.to_vec(), greeted, b"\nPACKTRAIN-STDIO\n".to_vec()]
+}

@@ -1,0 +1,255 @@
+//! The first words on a control connection: who speaks which versions, and what is to be done.
+
+use packtrain_os::clock;
+use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Control, Incoming};
+use crate::session::Stop;
+use crate::transports::TcpSettings;
+use packtrain_service::TransportChoice;
+use packtrain_service::ceilings::Ceilings;
+
+/// How long the other end has, once it is connected, to greet and to say what it wants or whether
+/// that is granted: all of it together.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAGIC: [u8; 4] = *b"PKTR";
+
+/// What the caller's node tells the called node beside the transfer's own options.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// A perf test instead of a transfer.
+    pub perf: Option<PerfAsk>,
+    /// How many sources the caller named.
+    pub sources: u32,
+    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt, 5 fobs, 6 sabul. An end that does not
+    /// know a number takes it for auto, and what it then offers tells the other so.
+    pub choice: u8,
+    /// The congestion controller.
+    pub cc: Option<String>,
+    /// TCP streams.
+    pub streams: u32,
+    /// Give way to other traffic.
+    pub background: bool,
+    /// Ports for data, first and last.
+    pub ports: Option<(u16, u16)>,
+    /// The token of a ticket that lets the caller in.
+    pub ticket: Option<[u8; 16]>,
+    /// Where the other end of the data is, if it is not the caller.
+    pub peer: Vec<std::net::IpAddr>,
+    /// The limits that the caller has to keep, and those of the end that it has asked before.
+    pub ceilings: Ceilings,
+    /// What older ends do not know of.
+    #[serde(skip)]
+    pub more: More,
+    /// What still older ends do not know of.
+    #[serde(skip)]
+    pub path: AskPath,
+    /// What the oldest of them do not know of.
+    #[serde(skip)]
+    pub run: AskRun,
+}
+
+/// What follows an [`Ask`] on the wire. An end that knows nothing of it reads over it; what an
+/// older caller does not send is as by default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct More {
+    /// The kernel's congestion control for TCP.
+    pub tcp_cc: Option<String>,
+    /// TCP's buffers, instead of the kernel's autotuning.
+    pub tcp_buffer: Option<u64>,
+}
+
+/// What follows [`More`] on the wire, in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AskPath {
+    /// The caller goes over depots, which may freeze: silence is to be noticed soon.
+    pub relayed: bool,
+}
+
+/// What follows [`AskPath`] on the wire, in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AskRun {
+    /// The number of the caller's command, the same at each of its tries: what an earlier one left
+    /// behind may end.
+    pub number: Option<[u8; 16]>,
+}
+
+impl More {
+    /// What it says of TCP.
+    pub(crate) fn kernel(&self) -> TcpSettings {
+        let congestion = self.tcp_cc.clone();
+        TcpSettings { congestion, buffers: self.tcp_buffer.map(ByteCount) }
+    }
+}
+
+/// A perf test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerfAsk {
+    /// Flows side by side.
+    pub parallel: u32,
+    /// How long, in milliseconds.
+    pub millis: u64,
+    /// Or how much.
+    pub bytes: Option<u64>,
+}
+
+impl Ask {
+    /// As it goes into `Open`.
+    pub fn encode(&self) -> Vec<u8> {
+        // Serialising plain values into memory cannot fail.
+        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run)).unwrap_or_default()
+    }
+
+    /// Reads it from `Open`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Failure> {
+        let (mut ask, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| {
+            Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
+        })?;
+        ask.ceilings = ask.ceilings.checked();
+        if let Ok((more, rest)) = postcard::take_from_bytes(rest) {
+            ask.more = more;
+            if let Ok((path, rest)) = postcard::take_from_bytes(rest) {
+                ask.path = path;
+                ask.run = postcard::from_bytes(rest).unwrap_or_default();
+            }
+        }
+        Ok(ask)
+    }
+}
+
+/// The number of a transport in an [`Ask`].
+pub fn number(choice: TransportChoice) -> u8 {
+    match choice {
+        TransportChoice::Auto => 0,
+        TransportChoice::Native => 1,
+        TransportChoice::Tcp => 2,
+        // The stock wire is a place, not a way between two ends of ours; refused before.
+        TransportChoice::Pipe | TransportChoice::Udt4 => 3,
+        TransportChoice::Udt => 4,
+        TransportChoice::Fobs => 5,
+        TransportChoice::Sabul => 6,
+    }
+}
+
+fn hello() -> Message {
+    Message::Hello(Hello {
+        magic: MAGIC,
+        lowest: VERSIONS.0,
+        highest: VERSIONS.1,
+        agent: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
+    })
+}
+
+fn next(control: &Control, stop: &Stop, until: Time) -> Result<Message, Failure> {
+    let step = std::time::Duration::from_millis(100);
+    loop {
+        if let Some(failure) = stop.asked() {
+            return Err(failure);
+        }
+        match control.rx.recv_timeout(step) {
+            Ok(Incoming::Message(message)) => return Ok(message),
+            Ok(Incoming::Closed(failure)) => return Err(failure),
+            Err(_) => {}
+        }
+        if clock::now() >= until {
+            return Err(Failure::new(FailureKind::Temporary, "the other end does not answer"));
+        }
+    }
+}
+
+fn check(message: Message) -> Result<(), Failure> {
+    let Message::Hello(hello) = message else {
+        return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
+    };
+    if hello.magic != MAGIC {
+        return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
+    }
+    if hello.lowest > VERSIONS.1 || hello.highest < VERSIONS.0 {
+        let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
+        let text = format!(
+            "the other end ({agent}) speaks protocol versions {} to {}, this one {} to {}: \
+             install the same version at both ends",
+            hello.lowest, hello.highest, VERSIONS.0, VERSIONS.1
+        );
+        return Err(Failure::new(FailureKind::Protocol, text));
+    }
+    Ok(())
+}
+
+/// The caller's part: greets, asks, waits for agreement; gives the limits of the called end.
+pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
+    let until = clock::now() + HANDSHAKE_TIMEOUT;
+    control.tx.send(&hello());
+    check(next(control, stop, until)?)?;
+    control.tx.send(&Message::Open(open));
+    match next(control, stop, until)? {
+        Message::Opened(opened) => Ceilings::decode(&opened.channel),
+        Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
+        _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
+    }
+}
+
+/// The called end's part, up to knowing what is asked; the caller of this answers.
+pub fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
+    answer_until(control, stop, clock::now() + HANDSHAKE_TIMEOUT)
+}
+
+fn answer_until(control: &Control, stop: &Stop, until: Time) -> Result<Open, Failure> {
+    control.tx.send(&hello());
+    let refused = |failure: Failure| {
+        control.tx.send(&Message::Refused(failure.clone()));
+        failure
+    };
+    check(next(control, stop, until).map_err(refused)?).map_err(refused)?;
+    match next(control, stop, until).map_err(refused)? {
+        Message::Open(open) => Ok(open),
+        Message::Cancel(failure) => Err(failure),
+        _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_greets_and_asks_for_nothing_is_refused_in_the_end() {
+        let (near, far) = crate::control::pair().unwrap();
+        let stop = Stop::new(packtrain_service::StopHandle::new());
+        near.tx.send(&hello());
+        let failure = answer_until(&far, &stop, clock::now()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        let told = std::iter::from_fn(|| near.rx.recv_timeout(HANDSHAKE_TIMEOUT.to_std()).ok());
+        let mut messages = told.filter_map(|incoming| match incoming {
+            Incoming::Message(message) => Some(message),
+            Incoming::Closed(_) => None,
+        });
+        assert!(matches!(messages.next(), Some(Message::Hello(_))));
+        assert!(matches!(messages.next(), Some(Message::Refused(told)) if told == failure));
+    }
+
+    #[test]
+    fn an_ask_is_understood_with_and_without_what_came_later() {
+        let more = More { tcp_cc: Some("cubic".to_owned()), tcp_buffer: Some(1 << 20) };
+        let (path, run) = (AskPath { relayed: true }, AskRun { number: Some([7; 16]) });
+        let cc = Some("native".to_owned());
+        let ask = Ask { streams: 4, cc, more, path, run, ..Ask::default() };
+        assert_eq!(Ask::decode(&ask.encode()).unwrap(), ask);
+        let older = postcard::to_stdvec(&ask).unwrap();
+        let read = Ask::decode(&older).unwrap();
+        let none = Ask { run: AskRun::default(), ..ask.clone() };
+        assert_eq!(read, Ask { more: More::default(), path: AskPath::default(), ..none.clone() });
+        let between = postcard::to_stdvec(&(&ask, &ask.more)).unwrap();
+        let read = Ask::decode(&between).unwrap();
+        assert_eq!(read, Ask { path: AskPath::default(), ..none.clone() });
+        let last = postcard::to_stdvec(&(&ask, &ask.more, &ask.path)).unwrap();
+        assert_eq!(Ask::decode(&last).unwrap(), none);
+        // An older end reads the front and nothing else.
+        let front: Ask = postcard::from_bytes(&ask.encode()).unwrap();
+        assert_eq!(front.streams, 4);
+        assert!(Ask::decode(&[0xff; 4]).is_err());
+    }
+}

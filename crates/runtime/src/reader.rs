@@ -1,0 +1,519 @@
+//! The source's chunks: read ahead in the order they were assigned, hashed at the first read,
+//! kept while they may be needed again and memory lasts.
+//!
+//! A chunk that was dropped from memory is read again for a retransmission (the page cache
+//! usually has it); its digest is told once. A stream cannot be read again, so its chunks stay
+//! until the sink has verified them, and the stream waits meanwhile.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use packtrain_object::{CHUNK, ChunkIndex, Piece, digest};
+use packtrain_transfer::Failure;
+use packtrain_transfer::message::PieceDigest;
+use packtrain_units::{ByteCount, Offset};
+
+use crate::control::step_back;
+use crate::meters::Meters;
+use packtrain_service::executor::spawn;
+
+/// Chunks in memory at most: 80 MiB.
+const MAX_CHUNKS: usize = 20;
+/// Chunks read before anybody asked for them.
+const AHEAD: usize = 6;
+/// Chunks of a stream that may wait for verification.
+const STREAM_CHUNKS: usize = 12;
+/// Threads that read and hash.
+pub(crate) const THREADS: usize = 2;
+
+/// Where the bytes of a piece come from.
+pub(crate) trait PieceSource: Send + Sync + 'static {
+    /// Fills `out` with the piece's bytes, or says why the entry cannot be read (any more).
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure>;
+}
+
+/// What the reader tells.
+#[derive(Debug)]
+pub(crate) enum ReadEvent {
+    /// First read of a chunk.
+    Read(ChunkIndex, Vec<PieceDigest>),
+    /// A piece's entry failed.
+    Failed(packtrain_object::EntryId, Failure),
+}
+
+/// One chunk in memory.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    base: Offset,
+    bytes: Vec<u8>,
+    bad: Vec<Range<Offset>>,
+    pool: Arc<BufferPool>,
+}
+
+impl Chunk {
+    /// The bytes of `range`, or none where the chunk has none or they could not be read.
+    pub(crate) fn get(&self, range: &Range<Offset>) -> Option<&[u8]> {
+        if self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
+            return None;
+        }
+        let start = range.start.get().checked_sub(self.base.get())? as usize;
+        let end = range.end.get().checked_sub(self.base.get())? as usize;
+        self.bytes.get(start..end)
+    }
+
+    /// The parts of `range` that could be read. The last chunk of a stream is shorter than what
+    /// is asked of it as long as nobody knows where the stream ends.
+    pub(crate) fn readable(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        let range = at..range.end.min(self.base + ByteCount(self.bytes.len() as u64));
+        // Failures are noted in offset order.
+        for bad in self.bad.iter().filter(|b| b.start < range.end && range.start < b.end) {
+            if at < bad.start {
+                parts.push(at..bad.start);
+            }
+            at = at.max(bad.end);
+        }
+        if at < range.end {
+            parts.push(at..range.end);
+        }
+        parts
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.pool.put(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// Part of a chunk, kept alive while it is on its way out.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    chunk: Arc<Chunk>,
+    range: Range<Offset>,
+}
+
+impl Slice {
+    /// `range` of `chunk`, or none if it does not have it.
+    pub(crate) fn new(chunk: &Arc<Chunk>, range: Range<Offset>) -> Option<Self> {
+        chunk.get(&range)?;
+        Some(Self { chunk: Arc::clone(chunk), range })
+    }
+
+    /// Part of it, or none if it does not have all of `range`.
+    pub(crate) fn part(&self, range: Range<Offset>) -> Option<Self> {
+        let within = self.range.start <= range.start && range.end <= self.range.end;
+        within.then(|| Self { chunk: Arc::clone(&self.chunk), range })
+    }
+
+    /// Bytes of their own, for passing on.
+    pub fn owned(at: Offset, bytes: Vec<u8>) -> Self {
+        let range = at..at + ByteCount(bytes.len() as u64);
+        let chunk = Chunk { base: at, bytes, bad: Vec::new(), pool: Arc::default() };
+        Self { chunk: Arc::new(chunk), range }
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.chunk.get(&self.range).unwrap_or(&[])
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.range.end.since(self.range.start).get() as usize
+    }
+}
+
+#[derive(Debug, Default)]
+struct BufferPool(Mutex<Vec<Vec<u8>>>);
+
+impl BufferPool {
+    fn take(&self, len: usize) -> Vec<u8> {
+        let kept = self.0.lock().pop();
+        let mut buffer = kept.unwrap_or_else(|| Vec::with_capacity(len));
+        // Old bytes are overwritten by the read; only growth is zeroed.
+        buffer.resize(len, 0);
+        buffer
+    }
+
+    fn put(&self, buffer: Vec<u8>) {
+        let mut kept = self.0.lock();
+        if kept.len() < 4 {
+            kept.push(buffer);
+        }
+    }
+}
+
+enum Slot {
+    /// Being read, for the plan that was in force at this count of the clock.
+    Reading(u64),
+    Ready {
+        chunk: Arc<Chunk>,
+        touched: bool,
+        used: u64,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    plans: HashMap<ChunkIndex, Vec<Piece>>,
+    slots: HashMap<ChunkIndex, Slot>,
+    urgent: VecDeque<ChunkIndex>,
+    ahead: VecDeque<ChunkIndex>,
+    hashed: HashSet<ChunkIndex>,
+    /// Chunks of a stream: they cannot be read again.
+    pinned: HashMap<ChunkIndex, Piece>,
+    untouched: usize,
+    /// A stream feeds the chunks: one that is not here yet will come.
+    streaming: bool,
+    /// The last chunk that came from a stream.
+    streamed: Option<ChunkIndex>,
+    clock: u64,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    source: Box<dyn PieceSource>,
+    events: Box<dyn Fn(ReadEvent) + Send + Sync>,
+    wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    pool: Arc<BufferPool>,
+    meters: Arc<Meters>,
+}
+
+/// The reader; clones share the same chunks.
+#[derive(Clone)]
+pub(crate) struct Reader(Arc<Shared>);
+
+impl Reader {
+    /// A reader of `source` with its threads; `events` is called from them.
+    pub(crate) fn new(
+        source: impl PieceSource,
+        meters: Arc<Meters>,
+        events: impl Fn(ReadEvent) + Send + Sync + 'static,
+    ) -> Self {
+        let reader = Self(Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            source: Box::new(source),
+            events: Box::new(events),
+            wakers: Mutex::default(),
+            pool: Arc::default(),
+            meters,
+        }));
+        for n in 0..THREADS {
+            let this = reader.clone();
+            spawn(&format!("read-{n}"), move || {
+                step_back();
+                this.work();
+            });
+        }
+        reader
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
+    }
+
+    /// Calls `waker` whenever a chunk came into memory.
+    pub(crate) fn on_ready(&self, waker: impl Fn() + Send + Sync + 'static) {
+        self.0.wakers.lock().push(Box::new(waker));
+    }
+
+    /// These pieces of `chunk` will be asked for soon, after those announced before.
+    pub(crate) fn announce(&self, chunk: ChunkIndex, pieces: Vec<Piece>) {
+        let mut state = self.state();
+        let grown = match state.plans.get(&chunk) {
+            Some(known) => known.len() < pieces.len(),
+            None => true,
+        };
+        if grown {
+            // More of the chunk is wanted than was read, if any was: read it all, told anew.
+            state.remove(chunk);
+            state.hashed.remove(&chunk);
+            state.plans.insert(chunk, pieces);
+            state.ahead.push_back(chunk);
+            self.0.changed.notify_all();
+        }
+    }
+
+    /// The digest of this chunk did not fit: read it and hash it again.
+    pub(crate) fn doubt(&self, chunk: ChunkIndex) {
+        let mut state = self.state();
+        if let Some(piece) = state.pinned.get(&chunk).cloned() {
+            // A stream cannot be read again: what is held is hashed again.
+            let held = state.touch(chunk);
+            drop(state);
+            if let Some(bytes) = held.as_ref().and_then(|held| held.get(&piece.range)) {
+                let digest = digest::piece(piece.file_offset, piece.whole, bytes);
+                let digests = vec![PieceDigest { entry: piece.entry, digest }];
+                (self.0.events)(ReadEvent::Read(chunk, digests));
+            }
+            return;
+        }
+        state.hashed.remove(&chunk);
+        state.remove(chunk);
+    }
+
+    /// The sink has verified the whole chunk.
+    pub(crate) fn forget(&self, chunk: ChunkIndex) {
+        let mut state = self.state();
+        state.plans.remove(&chunk);
+        state.hashed.remove(&chunk);
+        state.pinned.remove(&chunk);
+        state.remove(chunk);
+        self.0.changed.notify_all();
+    }
+
+    /// The chunk if it is in memory; otherwise it is read next.
+    pub(crate) fn try_get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
+        let mut state = self.state();
+        let found = state.touch(chunk);
+        if found.is_none() {
+            state.want(chunk);
+        }
+        self.0.changed.notify_all();
+        found
+    }
+
+    /// The chunk, waiting until it is read; none once the reader is closed or the chunk was
+    /// never announced.
+    pub(crate) fn get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
+        let mut state = self.state();
+        loop {
+            if let Some(found) = state.touch(chunk) {
+                self.0.changed.notify_all();
+                return Some(found);
+            }
+            // What a stream gave and the sink has verified does not come a second time.
+            let coming = state.streaming && state.streamed.is_none_or(|last| chunk > last);
+            if state.closed || !(coming || state.plans.contains_key(&chunk)) {
+                return None;
+            }
+            state.want(chunk);
+            self.0.changed.notify_all();
+            self.0.changed.wait(&mut state);
+        }
+    }
+
+    /// Chunks will come from a stream.
+    pub(crate) fn expect_stream(&self) {
+        self.state().streaming = true;
+    }
+
+    /// No more chunks will come from the stream.
+    pub(crate) fn end_stream(&self) {
+        self.state().streaming = false;
+        self.wake();
+    }
+
+    /// Puts a chunk of a stream in, to stay until `forget`; waits while many stay already.
+    /// False once the reader is closed.
+    pub(crate) fn put_stream(&self, piece: &Piece, bytes: Vec<u8>) -> bool {
+        let chunk = ChunkIndex::of(piece.range.start);
+        let mut state = self.state();
+        while state.pinned.len() >= STREAM_CHUNKS && !state.closed {
+            self.0.changed.wait(&mut state);
+        }
+        if state.closed {
+            return false;
+        }
+        let pool = Arc::clone(&self.0.pool);
+        let held = Chunk { base: piece.range.start, bytes, bad: Vec::new(), pool };
+        state.clock += 1;
+        let slot = Slot::Ready { chunk: Arc::new(held), touched: true, used: state.clock };
+        state.slots.insert(chunk, slot);
+        state.pinned.insert(chunk, piece.clone());
+        state.streamed = Some(chunk);
+        drop(state);
+        self.wake();
+        true
+    }
+
+    /// Stops the threads; everybody who waits gets nothing.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.0.changed.notify_all();
+        for waker in self.0.wakers.lock().iter() {
+            waker();
+        }
+    }
+
+    fn work(&self) {
+        while let Some((chunk, pieces, hash, generation)) = self.next_job() {
+            let (read, digests, failures) = self.read(&pieces, hash);
+            // Failures are told before a transport can stumble over them.
+            for (entry, failure) in failures {
+                (self.0.events)(ReadEvent::Failed(entry, failure));
+            }
+            let mut state = self.state();
+            if matches!(state.slots.get(&chunk), Some(Slot::Reading(at)) if *at == generation) {
+                state.clock += 1;
+                state.untouched += 1;
+                let used = state.clock;
+                state
+                    .slots
+                    .insert(chunk, Slot::Ready { chunk: Arc::new(read), touched: false, used });
+            }
+            drop(state);
+            if hash {
+                (self.0.events)(ReadEvent::Read(chunk, digests));
+            }
+            self.wake();
+        }
+    }
+
+    fn next_job(&self) -> Option<(ChunkIndex, Vec<Piece>, bool, u64)> {
+        let mut state = self.state();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(chunk) = state.next_chunk() {
+                state.clock += 1;
+                let generation = state.clock;
+                state.slots.insert(chunk, Slot::Reading(generation));
+                let pieces = state.plans.get(&chunk).cloned().unwrap_or_default();
+                let hash = state.hashed.insert(chunk);
+                return Some((chunk, pieces, hash, generation));
+            }
+            self.0.changed.wait(&mut state);
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn read(
+        &self,
+        pieces: &[Piece],
+        hash: bool,
+    ) -> (Chunk, Vec<PieceDigest>, Vec<(packtrain_object::EntryId, Failure)>) {
+        let base = pieces.first().map_or(Offset::ZERO, |p| p.range.start);
+        let end = pieces.last().map_or(base, |p| p.range.end);
+        let mut bytes = self.0.pool.take(end.since(base).get().min(CHUNK.get()) as usize);
+        let (mut bad, mut digests, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in pieces {
+            let start = piece.range.start.since(base).get() as usize;
+            let len = piece.range.end.since(piece.range.start).get() as usize;
+            let out = &mut bytes[start..start + len];
+            match self.0.source.read(piece, out) {
+                Ok(()) if hash => {
+                    let digest = || digest::piece(piece.file_offset, piece.whole, out);
+                    let digest = self.0.meters.hash.run(out.len() as u64, digest);
+                    digests.push(PieceDigest { entry: piece.entry, digest });
+                }
+                Ok(()) => {}
+                Err(failure) => {
+                    bad.push(piece.range.clone());
+                    failures.push((piece.entry, failure));
+                }
+            }
+        }
+        let chunk = Chunk { base, bytes, bad, pool: Arc::clone(&self.0.pool) };
+        (chunk, digests, failures)
+    }
+}
+
+impl State {
+    fn touch(&mut self, index: ChunkIndex) -> Option<Arc<Chunk>> {
+        self.clock += 1;
+        let clock = self.clock;
+        match self.slots.get_mut(&index) {
+            Some(Slot::Ready { chunk, touched, used }) => {
+                if !std::mem::replace(touched, true) {
+                    self.untouched -= 1;
+                }
+                *used = clock;
+                Some(Arc::clone(chunk))
+            }
+            _ => None,
+        }
+    }
+
+    fn want(&mut self, chunk: ChunkIndex) {
+        let known = self.plans.contains_key(&chunk) && !self.slots.contains_key(&chunk);
+        if known && !self.urgent.contains(&chunk) {
+            self.urgent.push_back(chunk);
+        }
+    }
+
+    fn remove(&mut self, chunk: ChunkIndex) {
+        if let Some(Slot::Ready { touched: false, .. }) = self.slots.remove(&chunk) {
+            self.untouched -= 1;
+        }
+    }
+
+    fn next_chunk(&mut self) -> Option<ChunkIndex> {
+        while let Some(chunk) = self.urgent.pop_front() {
+            if self.plans.contains_key(&chunk) && !self.slots.contains_key(&chunk) {
+                self.make_room();
+                return Some(chunk);
+            }
+        }
+        let reading = self.slots.values().filter(|s| matches!(s, Slot::Reading(_))).count();
+        if self.untouched + reading >= AHEAD {
+            return None;
+        }
+        while let Some(chunk) = self.ahead.pop_front() {
+            if self.plans.contains_key(&chunk) && !self.slots.contains_key(&chunk) {
+                self.make_room();
+                return Some(chunk);
+            }
+        }
+        None
+    }
+
+    /// Drops the chunk that was used longest ago, if there are many. Chunks on their way out
+    /// live until they have left.
+    fn make_room(&mut self) {
+        if self.slots.len() < MAX_CHUNKS {
+            return;
+        }
+        let oldest = self
+            .slots
+            .iter()
+            .filter(|(index, _)| !self.pinned.contains_key(index))
+            .filter_map(|(index, slot)| match slot {
+                Slot::Ready { touched, used, .. } => Some((!*touched, *used, *index)),
+                Slot::Reading(_) => None,
+            })
+            .min();
+        if let Some((_, _, index)) = oldest {
+            self.remove(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> Range<Offset> {
+        Offset(start)..Offset(end)
+    }
+
+    #[test]
+    fn what_can_be_read_is_without_the_failures_and_ends_where_the_chunk_does() {
+        let chunk = Chunk {
+            base: Offset(100),
+            bytes: vec![0; 50],
+            bad: vec![range(110, 115), range(140, 145)],
+            pool: Arc::default(),
+        };
+        assert_eq!(chunk.readable(&range(100, 108)), [range(100, 108)]);
+        assert_eq!(chunk.readable(&range(112, 142)), [range(115, 140)]);
+        assert_eq!(chunk.readable(&range(110, 115)), []);
+        assert_eq!(chunk.readable(&range(130, 164)), [range(130, 140), range(145, 150)]);
+        assert_eq!(chunk.readable(&range(150, 164)), []);
+        for part in chunk.readable(&range(100, 200)) {
+            assert!(chunk.get(&part).is_some(), "{part:?}");
+        }
+    }
+}

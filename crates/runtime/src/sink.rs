@@ -1,0 +1,541 @@
+//! The receiving end of a transfer: the sink's state machine wired to a disk.
+//!
+//! Threads: this one drives the machine and appends to the journal; `meta` looks at targets,
+//! makes directories and puts files in their places, in the order it is told; `sync` syncs;
+//! the assembly's writers write and hash. The network's threads only place bytes.
+
+mod delete;
+mod files;
+mod open;
+mod target;
+mod unusable;
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
+use packtrain_disk::{JournalFile, Lock};
+use packtrain_object::{EntryKind, RelPath};
+use packtrain_os::clock;
+use packtrain_transfer::message::{Message, Options, Resume};
+use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction, unexpected};
+use packtrain_units::{Duration, Time};
+
+use crate::assembly::{self, Assembly, WriteEvent};
+use crate::control::{Control, Incoming};
+use crate::meters::EndWatch;
+use crate::meters::Meters;
+use crate::session::{Observer, Pulse, Stop};
+use crate::transports::offer::Word;
+use crate::transports::{Moved, SinkTransports};
+use packtrain_service::cipher;
+use packtrain_service::evidence::{self, Part, PartRole};
+use packtrain_service::paths::show;
+
+/// How often it is seen whether the memory is full.
+const LOOK: Duration = Duration::from_millis(50);
+/// Reports of files sent at once, at most.
+const REPORTS: usize = 500;
+use files::{MetaJob, SyncJob};
+use open::Opened;
+pub use open::{Destination, SingleFile, expand_home, single_file};
+pub use target::{Leftovers, hash_file, kind_of};
+use target::{SharedTarget, Target};
+
+/// What the threads answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Written(WriteEvent),
+    Examined(packtrain_object::EntryId, Vec<packtrain_transfer::TargetState>),
+    Made(packtrain_object::EntryId, Result<(), Failure>),
+    Committed(Vec<(packtrain_object::EntryId, Result<(), Failure>)>),
+    Deleted(Vec<(Vec<u8>, Result<(), Failure>)>),
+    TargetRoot(packtrain_object::EntryId, Option<packtrain_object::Digest>),
+    Synced(u64, Result<(), Failure>),
+    JournalSynced(u64, Result<(), Failure>),
+}
+
+/// What a sink is started with.
+pub struct SinkSetup<'a> {
+    /// The connection to the source.
+    pub control: Control,
+    /// What the transfer is to do.
+    pub options: Options,
+    /// Where it writes.
+    pub destination: Destination,
+    /// Who is told of what it does.
+    pub observer: &'a dyn Observer,
+    /// What moves the bytes.
+    pub transports: SinkTransports,
+    /// Ends it early.
+    pub stop: Stop,
+}
+
+/// Runs a sink to its end.
+pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
+    let none = |outcome| (outcome, Moved::default());
+    let first = loop {
+        match wait_first(&setup) {
+            First::Message(Message::Channel(bytes)) => {
+                if let Err(failure) = setup.transports.on_channel(&bytes) {
+                    setup.control.tx.send(&Message::Cancel(failure.clone()));
+                    return none(ended(failure));
+                }
+            }
+            First::Message(message @ Message::Manifest(_)) => break message,
+            First::Message(message @ Message::ManifestEnd { .. }) => break message,
+            First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
+                return none(ended(failure));
+            }
+            First::Message(Message::Bye) => {
+                let text = "the sending end left before it began";
+                return none(ended(Failure::new(FailureKind::Temporary, text)));
+            }
+            // Anything else would have to be kept until there is a place for it: a peer that sends
+            // it could fill the memory.
+            First::Message(other) => {
+                let failure = unexpected(&other);
+                setup.control.tx.send(&Message::Cancel(failure.clone()));
+                return none(ended(failure));
+            }
+            First::Over(failure) => {
+                setup.control.tx.send(&Message::Cancel(failure.clone()));
+                return none(ended(failure));
+            }
+        }
+    };
+    let opened = match open::open(&setup.destination, &first, &setup.options) {
+        Ok(opened) => opened,
+        Err(failure) => {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            return none(ended(failure));
+        }
+    };
+    let lock = match opened.lock(&setup.options) {
+        Ok(lock) => lock,
+        Err(failure) => {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            return none(ended(failure));
+        }
+    };
+    match Runner::new(setup, &opened, lock) {
+        Ok(runner) => runner.run(first),
+        Err(failure) => none(ended(failure)),
+    }
+}
+
+enum First {
+    Message(Message),
+    Over(Failure),
+}
+
+fn wait_first(setup: &SinkSetup<'_>) -> First {
+    loop {
+        if let Some(failure) = setup.stop.asked() {
+            return First::Over(failure);
+        }
+        match setup.control.rx.recv_timeout(std::time::Duration::from_millis(100)) {
+            Ok(Incoming::Message(message)) => return First::Message(message),
+            Ok(Incoming::Closed(failure)) => return First::Over(failure),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
+                return First::Over(Failure::new(FailureKind::Temporary, "the connection is gone"));
+            }
+        }
+    }
+}
+
+/// The outcome of a sink that ended before it began.
+pub fn ended(failure: Failure) -> Outcome {
+    Outcome { summary: Default::default(), failure: Some(failure), failed: Vec::new() }
+}
+
+struct Runner<'a> {
+    setup: SinkSetup<'a>,
+    sink: Sink,
+    target: Arc<Target>,
+    assembly: Assembly,
+    journal: Journal,
+    meta: Sender<MetaJob>,
+    sync: Sender<SyncJob>,
+    answers: Receiver<Answer>,
+    outcome: Option<Outcome>,
+    told: Time,
+    reports: Vec<(Vec<u8>, FileReport)>,
+    gone: bool,
+    pulse: Pulse,
+    watch: EndWatch,
+    looked: Time,
+    lock: Option<Lock>,
+    /// Nothing changes at the destination any more.
+    is_left: bool,
+}
+
+/// The journal, made when it is first written.
+struct Journal {
+    root: Arc<packtrain_disk::Root>,
+    place: RelPath,
+    file: Option<JournalFile>,
+}
+
+impl<'a> Runner<'a> {
+    fn new(setup: SinkSetup<'a>, opened: &Opened, lock: Option<Lock>) -> Result<Self, Failure> {
+        let refuse = |failure: Failure| {
+            setup.control.tx.send(&Message::Refused(failure.clone()));
+            failure
+        };
+        let held = if setup.options.resume == Resume::Off {
+            if lock.is_some() {
+                // It would speak of a temporary that this run makes anew.
+                let _ = JournalFile::discard(&opened.root, &opened.journal);
+            }
+            Vec::new()
+        } else {
+            JournalFile::read(&opened.root, &opened.journal).unwrap_or_default()
+        };
+        let now = clock::now();
+        let relayed = setup.transports.is_relayed();
+        let requested = opened.requested.clone();
+        let sink = Sink::new(setup.options.clone(), requested, &held, opened.transfer, now);
+        let sink = sink.map_err(refuse)?;
+        let target = Arc::new(opened.target(&setup.options, setup.destination.owners));
+        let (answer, answers) = unbounded();
+        let meters = Arc::<Meters>::default();
+        let assembly = {
+            let answer = answer.clone();
+            Assembly::new(SharedTarget(Arc::clone(&target)), Arc::clone(&meters), move |event| {
+                let _ = answer.send(Answer::Written(event));
+            })
+        };
+        let sync = files::start_sync(Arc::clone(&target), Arc::clone(&meters), answer.clone());
+        let meta =
+            files::start_meta(Arc::clone(&target), Arc::clone(&meters), answer, sync.clone());
+        let root = Arc::clone(&opened.root);
+        let journal = Journal { root, place: opened.journal.clone(), file: None };
+        let _ = setup.control.payload.set(setup.transports.pipe(&assembly));
+        Ok(Self {
+            setup,
+            sink,
+            target,
+            assembly,
+            journal,
+            meta,
+            sync,
+            answers,
+            outcome: None,
+            told: Time::ZERO,
+            reports: Vec::new(),
+            gone: false,
+            pulse: Pulse::new(now, relayed),
+            watch: EndWatch::new(meters, assembly::THREADS, cipher::suite()),
+            looked: now,
+            lock,
+            is_left: false,
+        })
+    }
+
+    fn run(mut self, first: Message) -> (Outcome, Moved) {
+        self.setup.transports.start(&self.assembly);
+        self.message(first);
+        self.act();
+        while self.outcome.is_none() {
+            let wait = self.next_timeout().to_std();
+            // A connection that is gone has nothing more to say.
+            let control = if self.gone { never() } else { self.setup.control.rx.clone() };
+            let answers = self.answers.clone();
+            select! {
+                recv(control) -> incoming => match incoming {
+                    Ok(Incoming::Message(message)) => {
+                        self.pulse.heard(clock::now());
+                        self.message(message);
+                    }
+                    Ok(Incoming::Closed(failure)) => {
+                        self.gone = true;
+                        self.sink.cancel(clock::now(), failure);
+                    }
+                    Err(_) => {
+                        self.gone = true;
+                        let gone = Failure::new(FailureKind::Temporary, "the connection is gone");
+                        self.sink.cancel(clock::now(), gone);
+                    }
+                },
+                recv(answers) -> answer => {
+                    if let Ok(answer) = answer {
+                        self.answer(answer);
+                    }
+                    while let Ok(answer) = self.answers.try_recv() {
+                        self.answer(answer);
+                    }
+                },
+                default(wait) => {}
+            }
+            self.setup.transports.tell_ways();
+            for notice in self.setup.transports.said() {
+                self.setup.observer.notice(&notice);
+            }
+            let now = clock::now();
+            if self.sink.poll_timeout().is_some_and(|at| at <= now) {
+                self.sink.on_timeout(now);
+            }
+            if let Some(failure) = self.pulse.check(now, &self.setup.control.tx) {
+                self.sink.cancel(now, failure);
+            }
+            if let Some(failure) = self.setup.stop.take() {
+                self.sink.cancel(clock::now(), failure);
+            }
+            self.act();
+            self.tell();
+        }
+        self.leave(false);
+        self.tell_reports();
+        let moved = self.setup.transports.close();
+        let _ = self.meta.send(MetaJob::Stop);
+        let _ = self.sync.send(SyncJob::Stop);
+        self.told = Time::ZERO;
+        self.tell();
+        let none = || ended(Failure::new(FailureKind::Fatal, "no outcome"));
+        (self.outcome.unwrap_or_else(none), moved)
+    }
+
+    fn next_timeout(&self) -> Duration {
+        let now = clock::now();
+        let tick = Duration::from_millis(200);
+        self.sink.poll_timeout().map_or(tick, |at| at.since(now).min(tick))
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Channel(bytes) => {
+                if let Some(Word::Part(bytes)) = Word::decode(&bytes) {
+                    if let Some(part) = evidence::decode(&bytes) {
+                        self.setup.observer.part(part);
+                    }
+                } else if let Err(failure) = self.setup.transports.on_channel(&bytes) {
+                    self.sink.cancel(clock::now(), failure);
+                }
+            }
+            Message::Pong(_) if self.pulse.was_asked() => {}
+            message => {
+                // An error has already cancelled the machine; its actions say so to the peer.
+                let _ = self.sink.on_message(clock::now(), message);
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let sink = &mut self.sink;
+        let removed = self.target.room().take();
+        if !removed.is_empty() {
+            sink.on_removed(removed);
+        }
+        match answer {
+            Answer::Written(WriteEvent::Written(chunk, hashes)) => sink.on_written(chunk, hashes),
+            Answer::Written(WriteEvent::Failed(entry, failure)) => {
+                sink.on_write_failed(entry, failure);
+            }
+            Answer::Written(WriteEvent::Rehashed(chunk, entry, digest)) => {
+                sink.on_rehashed(chunk, entry, digest);
+            }
+            Answer::Examined(first, states) => sink.on_examined(clock::now(), first, states),
+            Answer::Made(entry, result) => sink.on_made(entry, result),
+            Answer::Committed(results) => {
+                for (entry, result) in results {
+                    sink.on_committed(entry, result);
+                }
+            }
+            Answer::Deleted(results) => sink.on_deleted(results),
+            Answer::TargetRoot(entry, digest) => sink.on_target_root(entry, digest),
+            Answer::Synced(token, Ok(())) => sink.on_synced(token),
+            Answer::JournalSynced(token, Ok(())) => {
+                sink.on_not_owned(self.target.not_owned());
+                sink.on_journal_synced(token);
+            }
+            Answer::Synced(token, Err(failure)) | Answer::JournalSynced(token, Err(failure)) => {
+                sink.on_sync_failed(token, failure);
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.sink.poll_action() {
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: SinkAction) {
+        match action {
+            SinkAction::Send(message) => {
+                if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
+                    self.leave(matches!(message, Message::Finished(_)));
+                    self.tell_reports();
+                    self.testify();
+                }
+                self.setup.control.tx.send(&message);
+            }
+            SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
+            SinkAction::MakeDirectory(id, entry) => {
+                // Here and now: files in it may arrive before another thread had its turn.
+                let made = self.target.make_directory(&entry);
+                self.sink.on_made(id, made);
+            }
+            SinkAction::MakeSymlink(id, entry) => self.meta(MetaJob::Symlink(id, entry)),
+            SinkAction::MakeEmpty(id, entry) => self.meta(MetaJob::Empty(id, entry)),
+            SinkAction::Expect(plan) => self.assembly.expect(plan),
+            SinkAction::Zero(range) => self.assembly.zero(range),
+            SinkAction::Unexpect(range) => self.assembly.unexpect(&range),
+            SinkAction::Rehash(chunk, piece, entry) => self.assembly.rehash(chunk, piece, entry),
+            SinkAction::HashTarget(id, entry) => self.meta(MetaJob::Hash(id, entry)),
+            SinkAction::Journal(bytes) => self.journal_append(&bytes),
+            SinkAction::RewriteJournal(bytes) => self.journal_rewrite(&bytes),
+            SinkAction::RemoveJournal => self.journal_remove(),
+            SinkAction::RemoveLock => self.leave(true),
+            SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
+            SinkAction::JournalSync(token) => {
+                let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());
+                // After the names and metadata that it is to cover.
+                self.meta(MetaJob::Then(SyncJob::Journal(token, journal)));
+            }
+            SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
+            SinkAction::Settle(entries) => self.meta(MetaJob::Settle(entries)),
+            SinkAction::Discard(id, entry) => self.meta(MetaJob::Discard(id, entry)),
+            SinkAction::Delete(plan) => self.meta(MetaJob::Delete(plan)),
+            SinkAction::EndStream(id, size) => {
+                if let Some(entry) = self.sink.entry(id).cloned() {
+                    self.assembly.end_stream(id, size);
+                    let sized = packtrain_object::Entry {
+                        kind: EntryKind::File { size: size.get() },
+                        ..entry
+                    };
+                    if let Err(failure) = self.target.set_len(id, &sized, size.get()) {
+                        self.sink.on_write_failed(id, failure);
+                    }
+                }
+            }
+            SinkAction::Report(path, report) => {
+                self.setup.observer.file(&path, &report);
+                self.reports.push((path, report));
+                if self.reports.len() >= REPORTS {
+                    self.tell_reports();
+                }
+            }
+            SinkAction::Finished(outcome) => self.outcome = Some(outcome),
+        }
+    }
+
+    /// Leaves the destination as it is to stay: the other end may end with the message that comes
+    /// next, and what is here then is what its user finds.
+    fn leave(&mut self, complete: bool) {
+        if std::mem::replace(&mut self.is_left, true) {
+            return;
+        }
+        self.assembly.close_and_wait();
+        let (working, done) = bounded::<()>(0);
+        self.meta(MetaJob::Done(working));
+        // It ends when the job is dropped, which is after everything before it.
+        let _ = done.recv();
+        if self.lock.is_none() {
+            return;
+        }
+        self.target.root.remove_unfinished_temps(&self.target.tag);
+        if complete {
+            self.tell_leftovers();
+        }
+        self.lock = None;
+    }
+
+    /// Tells what interrupted transfers left beside what this one wrote.
+    fn tell_leftovers(&self) {
+        let left = self.target.leftovers();
+        if left.files == 0 {
+            return;
+        }
+        if self.setup.observer.keeps() {
+            self.setup.observer.notice(&left.notice());
+        } else {
+            let word = Word::Leftovers(left.files, left.bytes);
+            self.setup.control.tx.send(&Message::Channel(word.encode()));
+        }
+    }
+
+    fn meta(&self, job: MetaJob) {
+        let _ = self.meta.send(job);
+    }
+
+    fn sync(&self, job: SyncJob) {
+        let _ = self.sync.send(job);
+    }
+
+    fn journal_append(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.append(bytes));
+        self.journal_checked(result);
+    }
+
+    fn journal_rewrite(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.replace(bytes));
+        self.journal_checked(result);
+    }
+
+    fn journal_remove(&mut self) {
+        let removed = match self.journal.file.take() {
+            Some(file) => file.remove(),
+            None => JournalFile::discard(&self.journal.root, &self.journal.place),
+        };
+        // Nothing depends on its absence: a journal of finished files is dropped at the next run.
+        let _ = removed;
+    }
+
+    fn journal_checked(&mut self, result: std::io::Result<()>) {
+        if let Err(error) = result {
+            let trouble = self.target.root.trouble(&error);
+            let place = show(self.journal.place.as_bytes());
+            let text = format!("the journal {place}: {}", trouble.sentence());
+            self.sink.cancel(clock::now(), Failure::new(target::kind_of(trouble), text));
+        }
+    }
+
+    /// Lets the caller know of files, if it is not here.
+    fn tell_reports(&mut self) {
+        let reports = std::mem::take(&mut self.reports);
+        if !reports.is_empty() {
+            self.setup.control.tx.send(&Message::Channel(Word::Reports(reports).encode()));
+        }
+    }
+
+    /// Tells what this end is like, here or to whoever called.
+    fn testify(&mut self) {
+        let (net, buffers) = self.setup.transports.evidence();
+        let end = self.watch.read(net, buffers);
+        let part = Part { role: PartRole::Sink, end, path: None };
+        if self.setup.observer.keeps() {
+            self.setup.observer.part(part);
+        } else {
+            self.setup.observer.saw(&part);
+            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+        }
+    }
+
+    fn tell(&mut self) {
+        let now = clock::now();
+        if now.since(self.looked) >= LOOK {
+            self.looked = now;
+            self.watch.look(self.assembly.is_full());
+        }
+        if self.watch.is_due(now) {
+            self.testify();
+        }
+        if now.since(self.told) >= Duration::from_millis(200) {
+            self.told = now;
+            self.tell_reports();
+            self.setup.observer.sink(&self.sink.totals());
+        }
+    }
+}
+
+impl Journal {
+    fn open(&mut self) -> std::io::Result<&mut JournalFile> {
+        if self.file.is_none() {
+            let (file, _) = JournalFile::open(&self.root, &self.place)?;
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}

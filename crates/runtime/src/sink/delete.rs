@@ -1,0 +1,322 @@
+//! `--delete`: removes at the target what the source does not have and the filters do not protect.
+//!
+//! As with rsync, a name that the filters leave out at the source is protected at the target, at
+//! whatever depth below a directory that the source does not have. Temporaries, journals and locks
+//! of other transfers stay too. A directory goes only when nothing is left in it.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::vec::IntoIter;
+
+use packtrain_disk::{DirItem, Kind, RemovalDir, Trouble};
+use packtrain_object::{Filters, RelPath};
+use packtrain_transfer::message::Options;
+use packtrain_transfer::{DeletePlan, Failure, FailureKind};
+
+use super::target::Target;
+use crate::source::is_trace;
+use packtrain_service::paths::show;
+
+/// What was removed (or would be) and what could not be.
+pub(super) type Gone = Vec<(Vec<u8>, Result<(), Failure>)>;
+
+/// Carries a plan out.
+pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
+    if target.is_renamed() {
+        // One file under a name of its own: no directory there is the source's.
+        return Vec::new();
+    }
+    let mut remover = match Remover::new(target, plan.dry_run, plan.limit) {
+        Ok(remover) => remover,
+        Err(failure) => return vec![(Vec::new(), Err(failure))],
+    };
+    let room = target.room();
+    remover.removed = room.removed;
+    let scope = Scope::new(target.options());
+    // With the root itself in the manifest all of the destination is the source's; otherwise
+    // only the directories that bear a source's name are.
+    let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
+        Some(first) if first.is_empty() => vec![Vec::new()],
+        _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
+    };
+    let spared: HashSet<&[u8]> = plan.spared.iter().map(Vec::as_slice).collect();
+    // The source names the destination itself when it has more sources without a file than it lists.
+    let all_spared = spared.contains(&b""[..]) && !todo.iter().any(Vec::is_empty);
+    while let Some(dir) = todo.pop() {
+        let spared = all_spared || spared.contains(&dir[..]);
+        let whole = scope.is_whole(&dir);
+        let items = match remover.dir.list(&dir) {
+            Ok(items) => items,
+            // A source that is a file, a link or gone by now.
+            Err(e) if matches!(e.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
+                continue;
+            }
+            Err(e) if rustix::io::Errno::from_io_error(&e) == Some(rustix::io::Errno::LOOP) => {
+                continue;
+            }
+            Err(e) => {
+                remover.fail(dir, &e);
+                continue;
+            }
+        };
+        let mut stray = Vec::new();
+        for item in items {
+            let path = join(&dir, &item.name);
+            if plan.keep.binary_search(&path).is_ok() {
+                // In a dry run a directory is still there that something else is to replace.
+                if item.kind == Kind::Directory && !spared && !room.asked.contains(&path) {
+                    todo.push(path);
+                }
+            } else if whole {
+                stray.push(item);
+            }
+        }
+        if spared {
+            remover.spare(&dir, stray);
+        } else {
+            remover.remove_all(&dir, stray);
+        }
+    }
+    remover.finish()
+}
+
+/// What was removed so far to make room for entries of the source, or would be in a dry run.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// How many names.
+    removed: u64,
+    /// What nobody was told of yet.
+    gone: Gone,
+    /// Directories that have to make room, whether they can or not.
+    asked: HashSet<Vec<u8>>,
+}
+
+impl Room {
+    /// What was removed since the last call.
+    pub(super) fn take(&mut self) -> Gone {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Notes why there would be no room for the entry at `path`.
+    pub(super) fn refuse(&mut self, path: &[u8], failure: Failure) {
+        self.gone.push((path.to_vec(), Err(failure)));
+    }
+}
+
+/// Removes the directory at `path`, with what is in it, to make room for an entry of that name; in a
+/// dry run only notes what would go. Nothing is removed if `--max-delete` does not allow all of it.
+pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
+    let options = target.options();
+    let mut room = target.room();
+    room.asked.insert(path.to_vec());
+    let mut trial = Remover::new(target, true, None)?;
+    if !trial.remove_directory(path.to_vec()) {
+        return Err(stays(trial.gone));
+    }
+    if let Some(limit) = options.max_delete
+        && room.removed + trial.removed > limit
+    {
+        let text = format!(
+            "there is a directory in the way, and removing it would delete {} names: --max-delete \
+             {limit} does not allow that",
+            trial.removed
+        );
+        return Err(Failure::new(FailureKind::TargetRefused, text));
+    }
+    let (done, gone) = if options.dry_run {
+        (true, trial.gone)
+    } else {
+        let mut remover = Remover::new(target, false, None)?;
+        (remover.remove_directory(path.to_vec()), remover.gone)
+    };
+    let (removed, failed): (Gone, Gone) = gone.into_iter().partition(|(_, result)| result.is_ok());
+    room.removed += removed.len() as u64;
+    room.gone.extend(removed);
+    if done { Ok(()) } else { Err(stays(failed)) }
+}
+
+/// Why a directory cannot make room.
+fn stays(gone: Gone) -> Failure {
+    let failed = gone.into_iter().find_map(|(_, result)| result.err());
+    failed.unwrap_or_else(|| {
+        let text = "there is a directory in the way, and something in it is protected by a filter \
+                    or belongs to another transfer";
+        Failure::new(FailureKind::TargetRefused, text)
+    })
+}
+
+/// The directories of which the source brought all that it has. With a list of files these are the
+/// listed ones and what is below them, not those on the way to a listed name.
+struct Scope {
+    listed: Option<Vec<Vec<u8>>>,
+}
+
+impl Scope {
+    fn new(options: &Options) -> Self {
+        let clean = |name: &Vec<u8>| -> Vec<u8> {
+            let parts = name.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+            parts.collect::<Vec<_>>().join(&b'/')
+        };
+        let mut listed: Option<Vec<Vec<u8>>> =
+            options.files_from.as_ref().map(|names| names.iter().map(clean).collect());
+        listed.iter_mut().for_each(|names| names.sort_unstable());
+        Self { listed }
+    }
+
+    fn is_whole(&self, dir: &[u8]) -> bool {
+        let Some(listed) = &self.listed else { return true };
+        let has = |path: &[u8]| listed.binary_search_by(|name| name[..].cmp(path)).is_ok();
+        let above = dir.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &dir[..at]);
+        has(b"") || has(dir) || above.into_iter().any(has)
+    }
+}
+
+struct Remover<'a> {
+    target: &'a Target,
+    filters: Filters,
+    dir: RemovalDir<'a>,
+    dry_run: bool,
+    limit: Option<u64>,
+    gone: Gone,
+    removed: u64,
+    /// What the limit kept, and the first of it.
+    over: u64,
+    first_over: Option<Vec<u8>>,
+}
+
+/// A directory that the source does not have, being emptied.
+struct Level {
+    path: Vec<u8>,
+    items: IntoIter<DirItem>,
+    /// Whether something in it stays.
+    kept: bool,
+}
+
+impl<'a> Remover<'a> {
+    fn new(target: &'a Target, dry_run: bool, limit: Option<u64>) -> Result<Self, Failure> {
+        let filters = crate::source::filters(target.options())?;
+        let place = target.below(b"")?;
+        let dir = target.root.removal_dir(&place).map_err(|e| refused(target, &place, &e))?;
+        let (gone, first_over) = (Vec::new(), None);
+        Ok(Self { target, filters, dir, dry_run, limit, gone, removed: 0, over: 0, first_over })
+    }
+
+    fn remove_all(&mut self, dir: &[u8], items: Vec<DirItem>) {
+        for item in items {
+            let path = join(dir, &item.name);
+            if self.is_protected(&path, &item) {
+                continue;
+            }
+            if item.kind == Kind::Directory {
+                self.remove_directory(path);
+            } else {
+                self.remove(path, item.kind);
+            }
+        }
+    }
+
+    /// Says that nothing was removed below `dir`, if something would have been.
+    fn spare(&mut self, dir: &[u8], items: Vec<DirItem>) {
+        let any = items.into_iter().any(|item| !self.is_protected(&join(dir, &item.name), &item));
+        if any {
+            let path = if dir.is_empty() { b".".to_vec() } else { dir.to_vec() };
+            let text = "the source brought no file, so --delete removed nothing here; use \
+                        --force-delete if that is meant";
+            self.gone.push((path, Err(Failure::new(FailureKind::TargetRefused, text))));
+        }
+    }
+
+    /// Removes a directory with what is in it; false if it stays.
+    fn remove_directory(&mut self, path: Vec<u8>) -> bool {
+        let Some(top) = self.open(path) else { return false };
+        // Paths and names wait here instead of open directories: depth costs no file handles.
+        let mut levels = vec![top];
+        while let Some(level) = levels.last_mut() {
+            let Some(item) = level.items.next() else {
+                let Some(done) = levels.pop() else { break };
+                let gone = !done.kept && self.remove(done.path, Kind::Directory);
+                match levels.last_mut() {
+                    Some(above) => above.kept |= !gone,
+                    None => return gone,
+                }
+                continue;
+            };
+            let path = join(&level.path, &item.name);
+            if self.is_protected(&path, &item) {
+                level.kept = true;
+            } else if item.kind == Kind::Directory {
+                match self.open(path) {
+                    Some(below) => levels.push(below),
+                    None => level.kept = true,
+                }
+            } else {
+                level.kept |= !self.remove(path, item.kind);
+            }
+        }
+        false
+    }
+
+    fn open(&mut self, path: Vec<u8>) -> Option<Level> {
+        match self.dir.list(&path) {
+            Ok(items) => Some(Level { path, items: items.into_iter(), kept: false }),
+            Err(error) => {
+                self.fail(path, &error);
+                None
+            }
+        }
+    }
+
+    fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {
+        // The directories above were asked about before.
+        is_trace(&item.name) || self.filters.excludes(path, item.kind == Kind::Directory)
+    }
+
+    /// Removes one name; false if it stays.
+    fn remove(&mut self, path: Vec<u8>, kind: Kind) -> bool {
+        if self.limit.is_some_and(|limit| self.removed >= limit) {
+            self.over += 1;
+            self.first_over.get_or_insert(path);
+            return false;
+        }
+        if !self.dry_run
+            && let Err(error) = self.dir.remove(&path, kind)
+        {
+            match packtrain_disk::classify(&error) {
+                Trouble::NotFound => return true,
+                // Somebody put something into it meanwhile.
+                Trouble::NotEmpty => {}
+                _ => self.fail(path, &error),
+            }
+            return false;
+        }
+        self.removed += 1;
+        self.gone.push((path, Ok(())));
+        true
+    }
+
+    fn fail(&mut self, path: Vec<u8>, error: &std::io::Error) {
+        let text = format!("cannot be deleted: {}", self.target.root.trouble(error).sentence());
+        self.gone.push((path, Err(Failure::new(FailureKind::TargetRefused, text))));
+    }
+
+    fn finish(mut self) -> Gone {
+        if let (Some(path), Some(limit)) = (self.first_over, self.limit) {
+            let text = format!(
+                "not deleted, and {} more names were not: --max-delete {limit} is reached",
+                self.over - 1
+            );
+            self.gone.push((path, Err(Failure::new(FailureKind::TargetRefused, text))));
+        }
+        self.gone
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+fn refused(target: &Target, place: &RelPath, error: &std::io::Error) -> Failure {
+    let sentence = target.root.trouble(error).sentence();
+    let text = format!("{}: {sentence}", show(place.as_bytes()));
+    Failure::new(FailureKind::TargetRefused, text)
+}

@@ -1,0 +1,158 @@
+//! The threads that touch names and sync.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use packtrain_disk::write;
+use packtrain_object::{Entry, EntryId};
+use packtrain_transfer::{DeletePlan, Failure, FailureKind};
+
+use super::Answer;
+use super::delete;
+use super::target::{Target, kind_of};
+use crate::assembly::PieceTarget;
+use crate::meters::Meters;
+use packtrain_service::executor::spawn;
+
+/// Work on names, done in order.
+pub(super) enum MetaJob {
+    Examine(EntryId, Vec<Entry>),
+    Symlink(EntryId, Entry),
+    Empty(EntryId, Entry),
+    Hash(EntryId, Entry),
+    Commit(Vec<(EntryId, Entry)>),
+    Settle(Vec<(EntryId, Entry)>),
+    Discard(EntryId, Entry),
+    Delete(DeletePlan),
+    /// To be synced once everything before it is done.
+    Then(SyncJob),
+    /// Everything before it is done when this is dropped.
+    Done(Sender<()>),
+    Stop,
+}
+
+/// Syncing.
+pub(super) enum SyncJob {
+    Sync(u64),
+    Journal(u64, Option<File>),
+    Stop,
+}
+
+pub(super) fn start_meta(
+    target: Arc<Target>,
+    meters: Arc<Meters>,
+    answer: Sender<Answer>,
+    sync: Sender<SyncJob>,
+) -> Sender<MetaJob> {
+    let (jobs, queue) = unbounded();
+    spawn("meta", move || {
+        for job in &queue {
+            let job = match job {
+                MetaJob::Stop => return,
+                MetaJob::Then(next) => {
+                    let _ = sync.send(next);
+                    continue;
+                }
+                MetaJob::Done(waiting) => {
+                    drop(waiting);
+                    continue;
+                }
+                job => job,
+            };
+            if let Some(done) = meters.names.run_many(job.count(), 0, || meta(&target, job)) {
+                let _ = answer.send(done);
+            }
+        }
+    });
+    jobs
+}
+
+impl MetaJob {
+    /// How many entries it is about.
+    fn count(&self) -> u64 {
+        let count = match self {
+            Self::Examine(_, entries) => entries.len(),
+            Self::Commit(entries) | Self::Settle(entries) => entries.len(),
+            _ => 1,
+        };
+        count as u64
+    }
+}
+
+fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
+    match job {
+        MetaJob::Examine(first, entries) => {
+            Some(Answer::Examined(first, entries.iter().map(|e| target.examine(e)).collect()))
+        }
+        MetaJob::Symlink(id, entry) => Some(Answer::Made(id, target.make_symlink(&entry))),
+        MetaJob::Empty(id, entry) => {
+            let shared = super::SharedTarget(Arc::clone(target));
+            Some(Answer::Made(id, shared.write_small(id, &entry, &[])))
+        }
+        MetaJob::Hash(id, entry) => Some(Answer::TargetRoot(id, target.hash(&entry))),
+        MetaJob::Commit(entries) => {
+            let commit = |(id, entry): &(EntryId, Entry)| (*id, target.commit(*id, entry));
+            Some(Answer::Committed(entries.iter().map(commit).collect()))
+        }
+        MetaJob::Settle(entries) => {
+            for (_, entry) in &entries {
+                // Fire and forget by contract: the content is right, and a foreign owner's file
+                // keeps its own mode.
+                let _ = target.settle(entry);
+            }
+            None
+        }
+        MetaJob::Discard(id, entry) => {
+            target.discard(id, &entry);
+            None
+        }
+        MetaJob::Delete(plan) => Some(Answer::Deleted(delete::delete(target, &plan))),
+        MetaJob::Then(_) | MetaJob::Done(_) | MetaJob::Stop => None,
+    }
+}
+
+pub(super) fn start_sync(
+    target: Arc<Target>,
+    meters: Arc<Meters>,
+    answer: Sender<Answer>,
+) -> Sender<SyncJob> {
+    let (jobs, queue): (_, Receiver<SyncJob>) = unbounded();
+    spawn("sync", move || {
+        for job in &queue {
+            let done = meters.sync.run(0, || match job {
+                SyncJob::Sync(token) => Some(Answer::Synced(token, sync_data(&target))),
+                SyncJob::Journal(token, file) => {
+                    let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
+                    let journal = journal.map_err(|e| failure(&target, "the journal", &e));
+                    // Names changed since the last sync have to be durable too.
+                    let renamed = target.renamed.swap(false, Ordering::AcqRel);
+                    let names = || if renamed { sync_names(&target) } else { Ok(()) };
+                    Some(Answer::JournalSynced(token, journal.and_then(|()| names())))
+                }
+                SyncJob::Stop => None,
+            });
+            let Some(done) = done else { return };
+            let _ = answer.send(done);
+        }
+    });
+    jobs
+}
+
+fn sync_data(target: &Target) -> Result<(), Failure> {
+    target.sync().map_err(|e| failure(target, "cannot sync the target", &e))
+}
+
+fn sync_names(target: &Target) -> Result<(), Failure> {
+    target.root.sync().map_err(|e| failure(target, "cannot sync the target", &e))
+}
+
+fn failure(target: &Target, what: &str, error: &std::io::Error) -> Failure {
+    let trouble = target.root.trouble(error);
+    let kind = match kind_of(trouble) {
+        FailureKind::TargetFull => FailureKind::TargetFull,
+        _ => FailureKind::Fatal,
+    };
+    Failure::new(kind, format!("{what}: {}", trouble.sentence()))
+}

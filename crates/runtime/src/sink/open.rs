@@ -1,0 +1,330 @@
+//! Where a sink writes: the directory, the name, the journal, found out from the destination as
+//! it was typed and the first entry that arrives.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use packtrain_disk::{LeftoverName, Lock, LockError, Root};
+use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
+use packtrain_transfer::message::{Message, Options};
+use packtrain_transfer::{Failure, FailureKind, Requested};
+
+use super::target::Target;
+use super::unusable;
+use crate::confinement::Confinement;
+use packtrain_identity::config::Dirs;
+use packtrain_service::paths::show;
+
+/// The destination as it was asked for.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// As typed: bytes, a trailing slash means a directory.
+    pub path: Vec<u8>,
+    /// Everything has to lie below this directory (a server's root); the path is relative to it.
+    pub confined: Option<Confinement>,
+    /// How many sources the caller named.
+    pub sources: usize,
+    /// What they are called; none if the caller is the source itself, or asked for all there is.
+    pub names: Option<Vec<SourceName>>,
+    /// Whether owners, and with them set-user-id and set-group-id bits, may be set here.
+    pub owners: bool,
+}
+
+impl Destination {
+    /// What may be written to it.
+    pub(super) fn requested(&self, options: &Options) -> Result<Requested, Failure> {
+        match &self.names {
+            Some(names) => Requested::of_sources(names, options),
+            None => Ok(Requested::anything(options)),
+        }
+    }
+}
+
+/// The destination, opened.
+pub(crate) struct Opened {
+    pub(crate) root: Arc<Root>,
+    /// What may be written to it.
+    pub(super) requested: Requested,
+    prefix: RelPath,
+    rename: Option<RelPath>,
+    /// Names the lock, the journal and the temporaries of this transfer among others.
+    id: [u8; 16],
+    /// Names this transfer in its journal: what and where to.
+    pub(crate) transfer: [u8; 16],
+    pub(crate) journal: RelPath,
+    lock_file: RelPath,
+    dry: bool,
+}
+
+/// Opens (and where it may, makes) the destination for a manifest that begins with `first`.
+pub(crate) fn open(
+    destination: &Destination,
+    first: &Message,
+    options: &Options,
+) -> Result<Opened, Failure> {
+    let mut requested = destination.requested(options)?;
+    let entry = first_entry(first, &requested)?;
+    // A list of files names entries of a directory, even if it is one file alone.
+    let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
+        && destination.sources == 1
+        && options.files_from.is_none();
+    // Where nothing comes nothing is made, unless a slash says that a directory is meant.
+    let is_nothing =
+        matches!(first, Message::ManifestEnd { .. }) && !destination.path.ends_with(b"/");
+    let dry = options.dry_run || options.verify || is_nothing;
+    let is_file = is_file || is_nothing;
+    let (root, prefix, rename) = match &destination.confined {
+        Some(below) => confined(below, &destination.path, is_file, dry)?,
+        None => free(&destination.path, is_file, dry)?,
+    };
+    if let (Some(entry), Some(_)) = (&entry, &rename) {
+        requested = requested.only(entry);
+    }
+    let top = entry.as_ref().map_or(&[][..], |e| e.path.as_bytes());
+    let top = top.split(|b| *b == b'/').next().unwrap_or(&[]);
+    let last = rename.as_ref().map_or(top, |name| file_name(name.as_bytes()));
+    let at = root.path().join(OsStr::from_bytes(prefix.as_bytes()));
+    let at = std::fs::canonicalize(&at).unwrap_or(at);
+    // In place, what is written is the target itself: every transfer that writes it has the same
+    // lock, whatever its source. Otherwise two sources have two temporaries.
+    let source = if options.inplace { &[][..] } else { top };
+    let id = name_of(options.inplace, &at, &[last, source]);
+    let transfer = name_of(options.inplace, &at, &[last, top]);
+    let name = |end: &str| -> Result<RelPath, Failure> {
+        let file = format!(".packtrain-{}.{end}", tag(&id));
+        let path = match prefix.is_root() {
+            true => file.into_bytes(),
+            false => [prefix.as_bytes(), b"/", file.as_bytes()].concat(),
+        };
+        RelPath::new(path).map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))
+    };
+    let (journal, lock_file) = (name("journal")?, name("lock")?);
+    let root = Arc::new(root);
+    Ok(Opened { root, requested, prefix, rename, id, transfer, journal, lock_file, dry })
+}
+
+/// The first entry of a manifest. No directory is made for entries that were not requested.
+fn first_entry(first: &Message, requested: &Requested) -> Result<Option<Entry>, Failure> {
+    let Message::Manifest(bytes) = first else { return Ok(None) };
+    let (_, entries) = manifest::decode_segment(bytes)
+        .map_err(|e| Failure::new(FailureKind::Protocol, format!("the manifest: {e}")))?;
+    entries.iter().try_for_each(|entry| requested.check(entry))?;
+    Ok(entries.into_iter().next())
+}
+
+/// A name of what `parts` say, at this place and by this user. The place is part of it, so that
+/// two transfers that reach one file by different ways do not share a temporary; the user is, so
+/// that transfers of two users do not meet each other's files.
+fn name_of(inplace: bool, at: &Path, parts: &[&[u8]]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[u8::from(inplace)]);
+    hasher.update(&rustix::process::geteuid().as_raw().to_le_bytes());
+    let fixed = [b"packtrain transfer 2".as_slice(), at.as_os_str().as_bytes()];
+    for part in fixed.iter().chain(parts) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    id
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+}
+
+/// Takes a lock beside the destination. Where another user's file has its name and cannot be
+/// removed, the lock is one in this user's state directory: it keeps out what runs on this
+/// machine, and nobody else can take it.
+fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
+    let who = format!("process {} of packtrain", std::process::id());
+    let taken = match Lock::take(root, rel, &who) {
+        Err(LockError::Foreign) => {
+            let place = || -> Option<(Arc<Root>, RelPath)> {
+                let state = Root::open(&own_locks().ok()?).ok()?;
+                Some((Arc::new(state), RelPath::new(file_name(rel.as_bytes()).to_vec()).ok()?))
+            };
+            match place() {
+                Some((state, name)) => Lock::take(&state, &name, &who),
+                None => Err(LockError::Foreign),
+            }
+        }
+        taken => taken,
+    };
+    let at = || show(root.path().join(OsStr::from_bytes(rel.as_bytes())).as_os_str().as_bytes());
+    taken.map_err(|error| match error {
+        LockError::Held { who } => {
+            let text = format!("the destination is in use by {who}: wait for it or stop it");
+            Failure::new(FailureKind::Temporary, text)
+        }
+        LockError::Foreign | LockError::Unsupported => {
+            let text = format!("{}: {}; ask its owner to remove it", at(), LockError::Foreign);
+            Failure::new(FailureKind::TargetRefused, text)
+        }
+        LockError::Io(e) => unusable::free(root.path().as_os_str().as_bytes(), &e),
+    })
+}
+
+/// The directory of locks that could not be beside their destination, made if it is not there.
+fn own_locks() -> std::io::Result<PathBuf> {
+    let dirs = Dirs::from_env().map_err(|_| std::io::ErrorKind::NotFound)?;
+    let dir = dirs.state.join("locks");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    Ok(dir)
+}
+
+/// A single file that is received without a journal, and the lock that says so.
+pub struct SingleFile {
+    /// The directory that it is in.
+    pub root: Arc<Root>,
+    /// Its name there.
+    pub name: RelPath,
+    /// Marks its temporary: the same one in every run, so that a later run replaces what one that
+    /// was killed left.
+    pub tag: String,
+    /// Kept until the file has its name.
+    pub(crate) _lock: Lock,
+}
+
+/// The mark of a transfer's temporaries.
+fn tag(id: &[u8; 16]) -> String {
+    id[..4].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+type Place = (Root, RelPath, Option<RelPath>);
+
+fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+    let path = expand_home(if path.is_empty() { b"." } else { path });
+    let slash = path.ends_with(b"/");
+    let as_path = Path::new(OsStr::from_bytes(&path));
+    let is_dir = as_path.is_dir();
+    let none = RelPath::root();
+    if is_dir {
+        let root = Root::open(as_path).map_err(|e| unusable::free(&path, &e))?;
+        return Ok((root, none, None));
+    }
+    if is_file && !slash {
+        let name = as_path.file_name().ok_or_else(|| {
+            Failure::new(FailureKind::TargetMissing, format!("{}: no such directory", show(&path)))
+        })?;
+        let parent = match as_path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let root =
+            Root::open(parent).map_err(|e| unusable::free(parent.as_os_str().as_bytes(), &e))?;
+        let name = RelPath::new(name.as_bytes().to_vec())
+            .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+        return Ok((root, none, Some(name)));
+    }
+    if dry && std::fs::symlink_metadata(as_path).is_ok() {
+        return Err(unusable::free(&path, &std::io::ErrorKind::NotADirectory.into()));
+    }
+    if dry {
+        return missing(&path);
+    }
+    // Its last component is made, like cp and rsync do; a missing parent is more likely a typo.
+    match std::fs::create_dir(as_path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(unusable::free(&path, &e));
+        }
+        _ => {}
+    }
+    let root = Root::open(as_path).map_err(|e| unusable::free(&path, &e))?;
+    Ok((root, none, None))
+}
+
+/// The place of one file whose name is `own` unless `path` names it, kept for this transfer.
+pub fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
+    let (root, _, rename) = free(path, true, false)?;
+    let name = rename.map_or_else(|| RelPath::new(own.to_vec()), Ok);
+    let name = name.map_err(|e| {
+        let text = format!("`{}` is no name for a file ({e}): name the target", show(own));
+        Failure::new(FailureKind::TargetRefused, text)
+    })?;
+    let at = std::fs::canonicalize(root.path()).unwrap_or_else(|_| root.path().to_path_buf());
+    let tag = tag(&name_of(false, &at, &[name.as_bytes(), b"single file"]));
+    let lock = RelPath::new(LeftoverName::lock_of(&tag).into_bytes())
+        .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+    let root = Arc::new(root);
+    let _lock = take_lock(&root, &lock)?;
+    Ok(SingleFile { root, name, tag, _lock })
+}
+
+/// A place that is not there and is not to be made: the nearest directory above it that is.
+fn missing(path: &[u8]) -> Result<Place, Failure> {
+    let full =
+        std::path::absolute(OsStr::from_bytes(path)).map_err(|e| unusable::free(path, &e))?;
+    let there = full.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let root = Root::open(there).map_err(|e| unusable::free(there.as_os_str().as_bytes(), &e))?;
+    let rest = full.strip_prefix(there).unwrap_or(Path::new(""));
+    let parts: Vec<&[u8]> = rest.components().map(|c| c.as_os_str().as_bytes()).collect();
+    let prefix = RelPath::new(parts.join(&b'/'))
+        .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+    Ok((root, prefix, None))
+}
+
+fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+    let root = below.root().map_err(|e| unusable::free(path, &e))?;
+    let slash = path.is_empty() || path.ends_with(b"/");
+    let clean: Vec<&[u8]> =
+        path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").collect();
+    let clean = clean.join(&b'/');
+    if clean.is_empty() {
+        return Ok((root, RelPath::root(), None));
+    }
+    let place = RelPath::new(clean)
+        .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path))))?;
+    let there = root.stat(&place).map_err(|e| unusable::confined(&root, path, &e))?;
+    if there.is_some_and(|s| s.kind == packtrain_disk::Kind::Directory) {
+        return Ok((root, place, None));
+    }
+    if is_file && !slash {
+        let parent = place.parent().unwrap_or_else(RelPath::root);
+        if !parent.is_root() && root.stat(&parent).ok().flatten().is_none() {
+            let nothing = std::io::ErrorKind::NotFound.into();
+            return Err(unusable::confined(&root, place.as_bytes(), &nothing));
+        }
+        return Ok((root, parent, Some(place)));
+    }
+    if !dry {
+        let made = root.make_dir(&place, 0o777 & !0o022);
+        made.map_err(|e| unusable::confined(&root, path, &e))?;
+    }
+    Ok((root, place, None))
+}
+
+/// `~` and `~/...` mean the home directory, as a shell at the far end would have it.
+pub fn expand_home(path: &[u8]) -> Vec<u8> {
+    let rest = match path {
+        b"~" => &[][..],
+        [b'~', b'/', rest @ ..] => rest,
+        _ => return path.to_vec(),
+    };
+    match std::env::var_os("HOME") {
+        Some(home) => [home.as_bytes(), b"/", rest].concat(),
+        None => path.to_vec(),
+    }
+}
+
+impl Opened {
+    /// Keeps a second transfer of the same things into the same place out.
+    pub(crate) fn lock(&self, _options: &Options) -> Result<Option<Lock>, Failure> {
+        if self.dry {
+            return Ok(None);
+        }
+        take_lock(&self.root, &self.lock_file).map(Some)
+    }
+
+    pub(super) fn target(&self, options: &Options, owners: bool) -> Target {
+        let (prefix, rename) = (self.prefix.clone(), self.rename.clone());
+        let owners = owners || !options.preserve_owner;
+        // Without leave to set them, the mode is kept as if they had not been asked for.
+        let options =
+            Options { preserve_owner: options.preserve_owner && owners, ..options.clone() };
+        Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options, owners)
+    }
+}

@@ -1,0 +1,589 @@
+//! The destination on disk: where entries go, their temporaries, their metadata.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use packtrain_disk::{LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write};
+use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
+use packtrain_transfer::message::{Options, Resume};
+use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
+use packtrain_units::ByteCount;
+use rustix::process::{getegid, geteuid};
+
+use super::delete;
+use crate::assembly::{PieceTarget, SMALL_FILE};
+use crate::source::is_trace;
+use packtrain_service::paths::show;
+use packtrain_service::{Notice, NoticeLevel};
+
+/// Files synced one by one rather than with their whole file system.
+const FEW: usize = 8;
+/// Files kept open between writes.
+const OPEN_FILES: usize = 64;
+
+/// Names of the destination that are looked at for what interrupted transfers left.
+const LOOKED_AT: usize = 20_000;
+
+/// What interrupted transfers left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Leftovers {
+    /// What the user is told of them.
+    pub fn notice(&self) -> Notice {
+        let files = if self.files == 1 { "1 file" } else { &format!("{} files", self.files) };
+        let text = format!(
+            "interrupted transfers left {files} ({}) in the destination: `packtrain clean` lists \
+             and removes such files",
+            ByteCount(self.bytes)
+        );
+        Notice::new(NoticeLevel::Warning, text)
+    }
+}
+
+/// The destination.
+pub(crate) struct Target {
+    pub(crate) root: Arc<Root>,
+    /// Where below the root everything goes.
+    prefix: RelPath,
+    /// The name of the one file, if the destination names a file.
+    rename: Option<RelPath>,
+    /// Marks the temporaries of this transfer.
+    pub(crate) tag: String,
+    options: Options,
+    open: Mutex<OpenFiles>,
+    /// Big files written since the last sync, as long as they are few.
+    dirty: Mutex<Dirty>,
+    /// The stream, once its end is known.
+    stream: Mutex<Option<EntryId>>,
+    /// Files got their names since the last sync.
+    pub(crate) renamed: AtomicBool,
+    /// Whether owners may be set; if not, each entry counts as one whose owner was not.
+    owners: bool,
+    not_owned: AtomicU64,
+    /// Directories that this transfer makes: nothing is in them before.
+    fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
+    /// What `--delete` removed to make room for entries.
+    room: Mutex<delete::Room>,
+}
+
+/// What a sync has to cover.
+#[derive(Default)]
+struct Dirty {
+    files: HashMap<EntryId, Arc<File>>,
+    /// More than is worth syncing one by one: the whole file system then.
+    many: bool,
+}
+
+#[derive(Default)]
+struct OpenFiles {
+    files: HashMap<EntryId, (Arc<File>, u64)>,
+    clock: u64,
+}
+
+impl Target {
+    pub(crate) fn new(
+        root: Arc<Root>,
+        prefix: RelPath,
+        rename: Option<RelPath>,
+        tag: String,
+        options: Options,
+        owners: bool,
+    ) -> Self {
+        let (open, fresh) = (Mutex::default(), Mutex::default());
+        let (dirty, stream, renamed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        let not_owned = AtomicU64::new(0);
+        Self {
+            root,
+            prefix,
+            rename,
+            tag,
+            options,
+            open,
+            dirty,
+            stream,
+            renamed,
+            owners,
+            not_owned,
+            fresh,
+            room: Mutex::default(),
+        }
+    }
+
+    /// Whether the destination names a file rather than a directory.
+    pub(crate) fn is_renamed(&self) -> bool {
+        self.rename.is_some()
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(super) fn room(&self) -> MutexGuard<'_, delete::Room> {
+        self.room.lock()
+    }
+
+    /// Where below the root this entry goes.
+    pub(crate) fn place(&self, entry: &Entry) -> Result<RelPath, Failure> {
+        if let Some(name) = &self.rename {
+            return Ok(name.clone());
+        }
+        let own = format!(".packtrain-{}", self.tag);
+        if entry.path.as_bytes().windows(own.len()).any(|part| part == own.as_bytes()) {
+            let path = show(entry.path.as_bytes());
+            let text = format!("{path}: has the name of a temporary of this very transfer");
+            return Err(Failure::new(FailureKind::TargetRefused, text));
+        }
+        // Its journals and temporaries would vouch for the content of a later transfer.
+        let name = entry.path.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
+        if entry.kind != EntryKind::Directory && is_trace(name) {
+            let path = show(entry.path.as_bytes());
+            let text = format!("{path}: has the name of a temporary file of packtrain");
+            return Err(Failure::new(FailureKind::TargetRefused, text));
+        }
+        self.below(entry.path.as_bytes())
+    }
+
+    /// `path` below the prefix.
+    pub(crate) fn below(&self, path: &[u8]) -> Result<RelPath, Failure> {
+        let joined = match (self.prefix.is_root(), path.is_empty()) {
+            (true, _) => path.to_vec(),
+            (false, true) => self.prefix.as_bytes().to_vec(),
+            (false, false) => [self.prefix.as_bytes(), b"/", path].concat(),
+        };
+        if joined.is_empty() {
+            return Ok(RelPath::root());
+        }
+        RelPath::new(joined)
+            .map_err(|e| Failure::new(FailureKind::TargetRefused, format!("{}: {e}", show(path))))
+    }
+
+    fn failure(&self, entry: &Entry, what: &str, error: &io::Error) -> Failure {
+        let trouble = self.root.trouble(error);
+        let kind = kind_of(trouble);
+        let path = show(entry.path.as_bytes());
+        if trouble.is_whole_target() {
+            return Failure::new(
+                kind,
+                format!("{}: {}", self.root.path().display(), trouble.sentence()),
+            );
+        }
+        match trouble {
+            Trouble::Other => Failure::new(kind, format!("{path}: {what}: {error}")),
+            known => Failure::new(kind, format!("{path}: {what}: {}", known.sentence())),
+        }
+    }
+
+    /// What there is where `entry` goes.
+    pub(crate) fn examine(&self, entry: &Entry) -> TargetState {
+        let nothing = TargetState { target: None, temporary: None };
+        let Ok(place) = self.place(entry) else { return nothing };
+        let is_dir = entry.kind == EntryKind::Directory;
+        if self.is_fresh(&place) {
+            self.note_fresh(is_dir, place);
+            return nothing;
+        }
+        let stat = self.root.stat(&place).ok().flatten();
+        if !stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) {
+            // A link to a directory is replaced by a directory: what is behind it is not in there.
+            self.note_fresh(is_dir, place.clone());
+        }
+        let in_the_way =
+            stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) && !is_dir;
+        if in_the_way && self.options.delete && self.options.dry_run {
+            // What the run itself does when the entry gets its name.
+            if let Err(failure) = self.make_room(entry, &place) {
+                self.room().refuse(entry.path.as_bytes(), failure);
+            }
+        }
+        let target = stat.map(|stat| Found {
+            kind: match stat.kind {
+                packtrain_disk::Kind::File => FoundKind::File,
+                packtrain_disk::Kind::Directory => FoundKind::Directory,
+                packtrain_disk::Kind::Symlink => FoundKind::Symlink,
+                _ => FoundKind::Other,
+            },
+            size: stat.size,
+            mtime: stat.mtime,
+            mode: stat.mode,
+            same_link: matches!(&entry.kind, EntryKind::Symlink { target }
+                if stat.kind == packtrain_disk::Kind::Symlink
+                    && self.root.read_link(&place).is_ok_and(|there| there == *target)),
+            makes_way: in_the_way
+                && (self.options.delete
+                    || self.root.list(&place).is_ok_and(|items| items.is_empty())),
+        });
+        let temporary = if self.options.inplace {
+            // The file itself is what an earlier run was writing.
+            target.filter(|found| found.kind == FoundKind::File).map(|found| found.size)
+        } else if self.is_resumable(entry) {
+            self.root.temp_stat(&place, &self.tag).ok().flatten().map(|stat| stat.size)
+        } else {
+            None
+        };
+        TargetState { target, temporary }
+    }
+
+    fn note_fresh(&self, is_dir: bool, place: RelPath) {
+        if is_dir {
+            self.fresh.lock().insert(place.into_bytes());
+        }
+    }
+
+    fn is_fresh(&self, place: &RelPath) -> bool {
+        let fresh = self.fresh.lock();
+        place.parent().is_some_and(|parent| fresh.contains(parent.as_bytes()))
+    }
+
+    /// Makes a directory, open to its owner until its own mode is settled.
+    pub(crate) fn make_directory(&self, entry: &Entry) -> Result<(), Failure> {
+        let place = self.place(entry)?;
+        if place.is_root() {
+            return Ok(());
+        }
+        let what = "cannot make the directory";
+        // A directory that was made a moment ago has nothing in it.
+        let there =
+            if self.is_fresh(&place) { None } else { self.root.stat(&place).ok().flatten() };
+        match there.map(|stat| stat.kind) {
+            Some(packtrain_disk::Kind::Directory) => {}
+            Some(packtrain_disk::Kind::File | packtrain_disk::Kind::Symlink) => {
+                self.root.remove(&place).map_err(|e| self.failure(entry, what, &e))?;
+                self.note_fresh(true, place.clone());
+            }
+            Some(packtrain_disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
+        }
+        let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
+        self.root.make_dir(&place, mode).map_err(|e| self.failure(entry, what, &e))
+    }
+
+    pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
+        let EntryKind::Symlink { target } = &entry.kind else { return Ok(()) };
+        let place = self.place(entry)?;
+        let made = match self.root.make_symlink(&place, target) {
+            Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
+                self.make_room(entry, &place)?;
+                self.root.make_symlink(&place, target)
+            }
+            made => made,
+        };
+        made.map_err(|e| self.failure(entry, "cannot make the symbolic link", &e))?;
+        let meta = Meta { mode: None, ..self.meta(entry) };
+        let _ = self.root.settle(&place, &meta);
+        Ok(())
+    }
+
+    /// Removes the directory in the place of a file or link: an empty one, and with `--delete` any.
+    fn make_room(&self, entry: &Entry, place: &RelPath) -> Result<(), Failure> {
+        if self.options.delete {
+            // The remover's paths begin at the destination's directory.
+            let path = self.rename.as_ref().unwrap_or(&entry.path).as_bytes();
+            let prefix = self.prefix.as_bytes();
+            let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
+            let inside = self.rename.is_some() && !prefix.is_empty();
+            return delete::make_room(self, below.filter(|_| inside).unwrap_or(path));
+        }
+        self.root
+            .remove(place)
+            .map_err(|e| self.failure(entry, "cannot remove the directory in its place", &e))
+    }
+
+    /// The mode that the entry gets, if it gets the source's.
+    fn mode(&self, entry: &Entry) -> Option<u32> {
+        self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
+    }
+
+    /// What of the entry's metadata is kept.
+    fn meta(&self, entry: &Entry) -> Meta {
+        let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
+        if !self.owners && !own() {
+            self.not_owned.fetch_add(1, Ordering::Relaxed);
+        }
+        Meta {
+            mode: self.mode(entry),
+            mtime: self.options.preserve_times.then_some(entry.mtime),
+            owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
+        }
+    }
+
+    /// How many entries did not get the owner that they were to get.
+    pub(super) fn not_owned(&self) -> u64 {
+        self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
+    }
+
+    pub(crate) fn commit(&self, id: EntryId, entry: &Entry) -> Result<(), Failure> {
+        self.close(id);
+        self.renamed.store(true, Ordering::Release);
+        let place = self.place(entry)?;
+        if self.in_place(entry) {
+            let mut meta = self.meta(entry);
+            if meta.mode.is_none()
+                && let Ok(Some(stat)) = self.root.stat(&place)
+            {
+                // What has new content does not act for its owner any more.
+                meta.mode = Some(stat.mode & 0o777);
+            }
+            let settled = self.root.settle(&place, &meta);
+            return settled.map_err(|e| self.failure(entry, "cannot set mode and time", &e));
+        }
+        let is_ready = self.mode_when_written(entry).is_some() && !self.is_stream(id);
+        let meta = (!is_ready).then(|| self.meta(entry));
+        let give_name = || match &meta {
+            None => self.root.commit_ready(&place, &self.tag),
+            Some(meta) => self.root.commit(&place, &self.tag, meta),
+        };
+        let named = match give_name() {
+            Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
+                self.make_room(entry, &place)?;
+                give_name()
+            }
+            named => named,
+        };
+        named.map_err(|e| self.failure(entry, "cannot put the file in its place", &e))
+    }
+
+    pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
+        let place = self.place(entry)?;
+        self.renamed.store(true, Ordering::Release);
+        let found = self.root.stat(&place).ok().flatten();
+        let mut meta = self.meta(entry);
+        if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
+            meta.mode = None;
+        }
+        self.root
+            .settle(&place, &meta)
+            .map_err(|e| self.failure(entry, "cannot set mode and time", &e))
+    }
+
+    pub(crate) fn discard(&self, id: EntryId, entry: &Entry) {
+        self.close(id);
+        if let Ok(place) = self.place(entry)
+            && !self.in_place(entry)
+        {
+            let _ = self.root.remove_temp(&place, &self.tag);
+        }
+    }
+
+    /// The root digest of the file at the entry's target.
+    pub(crate) fn hash(&self, entry: &Entry) -> Option<Digest> {
+        let file = self.root.open_read(&self.place(entry).ok()?).ok()?;
+        hash_file(&file)
+    }
+
+    /// The mode that the entry's temporary gets when it is written: of a small file, if it does
+    /// not depend on what the file replaces.
+    fn mode_when_written(&self, entry: &Entry) -> Option<u32> {
+        self.mode(entry).filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE))
+    }
+
+    /// Whether this entry's size became known only at its end.
+    fn is_stream(&self, id: EntryId) -> bool {
+        *self.stream.lock() == Some(id)
+    }
+
+    /// Whether a later run goes on from the entry's temporary: only what the journal knows, which
+    /// is files of more than a chunk.
+    fn is_resumable(&self, entry: &Entry) -> bool {
+        self.options.resume != Resume::Off && entry.size().is_some_and(|size| size > CHUNK.get())
+    }
+
+    /// What interrupted transfers left in the destination, as far as a short look tells: nothing
+    /// below it is looked at.
+    pub(crate) fn leftovers(&self) -> Leftovers {
+        let mut found = Leftovers::default();
+        let tagged = |name: &[u8]| LeftoverName::parse(name).map(|it| (it.kind, it.tag));
+        let mut held: HashMap<String, bool> = HashMap::new();
+        for item in self.root.list_at_most(&self.prefix, LOOKED_AT).unwrap_or_default() {
+            let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
+            let Ok(place) = self.below(&item.name) else { continue };
+            let stat = self.root.stat(&place).ok().flatten().filter(packtrain_disk::Stat::is_own);
+            let Some(stat) = stat else { continue };
+            let in_use = match tag {
+                // Of this very transfer, which is complete.
+                Some(tag) if tag == self.tag => self.root.has_temps(),
+                Some(tag) => *held.entry(tag).or_insert_with_key(|tag| {
+                    let lock = self.below(LeftoverName::lock_of(tag).as_bytes());
+                    lock.is_ok_and(|lock| {
+                        matches!(
+                            Lock::take_existing(&self.root, &lock),
+                            Err(LockError::Held { .. })
+                        )
+                    })
+                }),
+                None => true,
+            };
+            if !in_use {
+                found.files += 1;
+                found.bytes += stat.space().get();
+            }
+        }
+        found
+    }
+
+    fn in_place(&self, entry: &Entry) -> bool {
+        self.options.inplace && entry.size() != Some(0)
+    }
+
+    fn is_symlink(&self, place: &RelPath) -> bool {
+        let stat = self.root.stat(place).ok().flatten();
+        stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Symlink)
+    }
+
+    fn close(&self, id: EntryId) {
+        self.open.lock().files.remove(&id);
+    }
+
+    fn file(&self, id: EntryId, entry: &Entry) -> Result<Arc<File>, Failure> {
+        let mut open = self.open.lock();
+        open.clock += 1;
+        let clock = open.clock;
+        if let Some((file, used)) = open.files.get_mut(&id) {
+            *used = clock;
+            return Ok(Arc::clone(file));
+        }
+        let place = self.place(entry)?;
+        let size = entry.size();
+        let opened = if self.in_place(entry) {
+            let keep_mode = self.mode(entry).is_none();
+            match self.root.open_in_place(&place, size, keep_mode) {
+                Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
+                    self.make_room(entry, &place)?;
+                    self.root.open_in_place(&place, size, keep_mode)
+                }
+                // A link is replaced, as it is without --inplace.
+                Err(_) if self.is_symlink(&place) => self
+                    .root
+                    .remove(&place)
+                    .and_then(|()| self.root.open_in_place(&place, size, keep_mode)),
+                opened => opened,
+            }
+        } else {
+            // A later run goes on from it, or this one had closed it meanwhile.
+            let keep = self.is_resumable(entry) || self.root.has_temp(&place);
+            self.root.open_temp(&place, &self.tag, size.unwrap_or(0), keep)
+        };
+        let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
+        // Its name, if it is new, is only covered by syncing more than the file.
+        self.dirty.lock().many = true;
+        let file = Arc::new(file);
+        // A stream's file is never closed: it could not be opened again without losing its length.
+        if open.files.len() >= OPEN_FILES {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+            if let Some(oldest) = oldest {
+                open.files.remove(&oldest);
+            }
+        }
+        open.files.insert(id, (Arc::clone(&file), clock));
+        Ok(file)
+    }
+
+    /// Everything written so far reaches stable storage. Few big files are synced by themselves:
+    /// syncing the file system would wait for everybody else's data too.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        if dirty.many {
+            return self.root.sync();
+        }
+        dirty.files.values().try_for_each(|file| write::sync_data(file))
+    }
+
+    fn touched(&self, id: EntryId, file: &Arc<File>) {
+        let mut dirty = self.dirty.lock();
+        if dirty.many || dirty.files.contains_key(&id) {
+            return;
+        }
+        dirty.files.insert(id, Arc::clone(file));
+        if dirty.files.len() > FEW {
+            *dirty = Dirty { files: HashMap::new(), many: true };
+        }
+    }
+
+    /// A stream's file gets the length that the stream turned out to have.
+    pub(crate) fn set_len(&self, id: EntryId, entry: &Entry, len: u64) -> Result<(), Failure> {
+        *self.stream.lock() = Some(id);
+        let file = self.file(id, entry)?;
+        file.set_len(len).map_err(|e| self.failure(entry, "cannot set the length", &e))
+    }
+}
+
+/// The target, shared with the writer threads.
+#[derive(Clone)]
+pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
+
+impl PieceTarget for SharedTarget {
+    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        let written = file.write_all_at(bytes, at);
+        // After the write: a sync that runs meanwhile must leave it to the next.
+        self.0.touched(id, &file);
+        written.map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        let punched = write::punch(&file, at, ByteCount(len));
+        self.0.touched(id, &file);
+        punched.map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
+        self.0.file(id, entry).is_ok_and(|file| {
+            // What an earlier run wrote and this one vouches for has to be synced by this one.
+            self.0.touched(id, &file);
+            file.read_exact_at(out, at).is_ok()
+        })
+    }
+
+    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
+        let target = &self.0;
+        if target.in_place(entry) {
+            self.write(id, entry, 0, bytes)?;
+            target.close(id);
+            return Ok(());
+        }
+        let place = target.place(entry)?;
+        let (root, tag) = (&target.root, &target.tag);
+        let written = match target.mode_when_written(entry) {
+            Some(mode) => root.write_ready(&place, tag, bytes, mode, &target.meta(entry)),
+            None => root.write_small(&place, tag, bytes),
+        };
+        // After the write: a sync that runs meanwhile must leave it to the next.
+        target.dirty.lock().many = true;
+        written.map_err(|e| target.failure(entry, "cannot write", &e))
+    }
+}
+
+/// The root digest of a whole open file, as `b3sum` prints it.
+pub fn hash_file(file: &File) -> Option<Digest> {
+    let mut hasher = FileHasher::new();
+    let mut buffer = vec![0; CHUNK.get() as usize];
+    let mut at = 0;
+    loop {
+        let n = file.read_at(&mut buffer, at).ok()?;
+        if n == 0 {
+            return Some(hasher.root());
+        }
+        hasher.update(&buffer[..n]);
+        at += n as u64;
+    }
+}
+
+/// The exit code's kind for a trouble at the target.
+pub fn kind_of(trouble: Trouble) -> FailureKind {
+    match trouble {
+        t if t.is_full() => FailureKind::TargetFull,
+        Trouble::ReadOnly => FailureKind::TargetRefused,
+        Trouble::NotFound => FailureKind::TargetMissing,
+        _ => FailureKind::TargetRefused,
+    }
+}

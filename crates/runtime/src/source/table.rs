@@ -1,0 +1,252 @@
+//! Where each entry's bytes come from: the source's files, and standard input.
+
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use packtrain_disk::{ReadError, Root, SourceFile, Trouble};
+use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest};
+use packtrain_transfer::message::PieceDigest;
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Offset};
+
+use super::News;
+use crate::meters::Meters;
+use crate::pack::Unpacked;
+use crate::reader::{PieceSource, ReadEvent, Reader};
+use crate::sink::hash_file;
+use packtrain_service::executor::spawn;
+use packtrain_service::paths::show;
+
+/// Files kept open between reads.
+const OPEN_FILES: usize = 16;
+
+/// Every entry's place at the source, in manifest order.
+#[derive(Default)]
+pub(crate) struct Table {
+    state: Mutex<State>,
+    hasher: Hasher,
+}
+
+#[derive(Default)]
+struct State {
+    roots: Vec<Arc<Root>>,
+    /// The entry of the first place.
+    first: u32,
+    places: VecDeque<Option<Place>>,
+}
+
+#[derive(Clone)]
+struct Place {
+    root: u32,
+    path: RelPath,
+    size: u64,
+    mtime: Mtime,
+}
+
+impl Table {
+    pub(super) fn set_roots(&self, roots: Vec<Arc<Root>>) {
+        self.state.lock().roots = roots;
+    }
+
+    pub(super) fn push(&self, root: usize, path: RelPath, entry: &Entry) {
+        let place =
+            Place { root: root as u32, path, size: entry.size().unwrap_or(0), mtime: entry.mtime };
+        self.state.lock().places.push_back(Some(place));
+    }
+
+    pub(super) fn push_nothing(&self) {
+        self.state.lock().places.push_back(None);
+    }
+
+    /// Forgets the oldest entries while `done` says so.
+    pub(super) fn forget_while(&self, done: impl Fn(EntryId) -> bool) {
+        let mut state = self.state.lock();
+        while !state.places.is_empty() && done(EntryId(state.first)) {
+            state.places.pop_front();
+            state.first += 1;
+        }
+    }
+
+    fn find(&self, id: EntryId) -> Option<(Arc<Root>, Place)> {
+        let state = self.state.lock();
+        let index = id.0.checked_sub(state.first)? as usize;
+        let place = state.places.get(index)?.clone()?;
+        let root = Arc::clone(state.roots.get(place.root as usize)?);
+        Some((root, place))
+    }
+
+    /// Opens an entry's file and makes sure it is still what the manifest says.
+    pub(super) fn open(&self, id: EntryId) -> Result<SourceFile, Failure> {
+        let gone = || Failure::new(FailureKind::Fatal, "an entry that is no longer known");
+        let (root, place) = self.find(id).ok_or_else(gone)?;
+        let path = show(place.path.as_bytes());
+        let file = SourceFile::open(&root, &place.path).map_err(|e| failed(&path, &e))?;
+        if file.matches(place.size, place.mtime) { Ok(file) } else { Err(changed(&path)) }
+    }
+
+    fn name(&self, id: EntryId) -> String {
+        self.find(id).map_or_else(String::new, |(_, place)| show(place.path.as_bytes()))
+    }
+
+    /// The root digest of a whole file, if it can be read and does not change meanwhile.
+    pub(super) fn root_of(&self, id: EntryId) -> Option<Digest> {
+        let file = self.open(id).ok()?;
+        let digest = hash_file(file.file())?;
+        file.check_unchanged().ok()?;
+        Some(digest)
+    }
+
+    pub(super) fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+}
+
+fn failed(path: &str, error: &std::io::Error) -> Failure {
+    match packtrain_disk::classify(error) {
+        Trouble::NotFound => {
+            Failure::new(FailureKind::Vanished, format!("{path}: vanished before it was read"))
+        }
+        Trouble::Denied => {
+            Failure::new(FailureKind::Unreadable, format!("{path}: may not be read by this user"))
+        }
+        _ => Failure::new(FailureKind::Unreadable, format!("{path}: {error}")),
+    }
+}
+
+fn changed(path: &str) -> Failure {
+    let text = format!("{path}: changed while it was read; run the same command again");
+    Failure::new(FailureKind::Changed, text)
+}
+
+/// Open files and when each was last used.
+#[derive(Default)]
+struct OpenFiles {
+    files: HashMap<EntryId, (Arc<SourceFile>, u64)>,
+    clock: u64,
+}
+
+/// Reads pieces of the table's files.
+pub(super) struct Files {
+    table: Arc<Table>,
+    meters: Arc<Meters>,
+    open: Mutex<OpenFiles>,
+}
+
+impl Files {
+    pub(super) fn new(table: Arc<Table>, meters: Arc<Meters>) -> Self {
+        Self { table, meters, open: Mutex::default() }
+    }
+
+    fn opened(&self, piece: &Piece) -> Result<SourceFile, Failure> {
+        self.meters.names.run(0, || self.table.open(piece.entry))
+    }
+
+    fn file(&self, piece: &Piece) -> Result<Arc<SourceFile>, Failure> {
+        // A file of one piece is read once: no need to keep it.
+        if piece.whole {
+            return self.opened(piece).map(Arc::new);
+        }
+        let mut open = self.open.lock();
+        open.clock += 1;
+        let clock = open.clock;
+        if let Some((file, used)) = open.files.get_mut(&piece.entry) {
+            *used = clock;
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.opened(piece)?);
+        if open.files.len() >= OPEN_FILES {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+            if let Some(oldest) = oldest {
+                open.files.remove(&oldest);
+            }
+        }
+        open.files.insert(piece.entry, (Arc::clone(&file), clock));
+        Ok(file)
+    }
+}
+
+impl PieceSource for Files {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+        let file = self.file(piece)?;
+        let bytes = out.len() as u64;
+        let read = || file.read_exact_at(piece.file_offset, out);
+        let read = self.meters.data.run(bytes, read).and_then(|()| file.check_unchanged());
+        read.map_err(|error| {
+            let path = self.table.name(piece.entry);
+            match error {
+                ReadError::Changed => changed(&path),
+                ReadError::Io(e) => failed(&path, &e),
+            }
+        })
+    }
+}
+
+/// Reads pieces of a session that depots keep.
+pub(super) struct KeptPieces(pub(super) Unpacked, pub(super) Arc<Meters>);
+
+impl PieceSource for KeptPieces {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+        let bytes = out.len() as u64;
+        self.1.data.run(bytes, || self.0.read(piece, out))
+    }
+}
+
+/// Reads standard input to its end, chunk by chunk.
+pub(super) fn read_stream(id: EntryId, start: Offset, reader: &Reader, news: &Sender<News>) {
+    let mut input = std::io::stdin().lock();
+    let mut size = 0u64;
+    loop {
+        let mut bytes = Vec::with_capacity(CHUNK.get() as usize);
+        if let Err(e) = (&mut input).take(CHUNK.get()).read_to_end(&mut bytes) {
+            let failure = Failure::new(FailureKind::Unreadable, format!("standard input: {e}"));
+            let _ = news.send(News::Read(ReadEvent::Failed(id, failure)));
+            return;
+        }
+        let len = bytes.len() as u64;
+        if len > 0 {
+            let range = start + ByteCount(size)..start + ByteCount(size + len);
+            let chunk = ChunkIndex::of(range.start);
+            let piece = Piece { entry: id, file_offset: size, range, whole: false };
+            let digest = digest::piece(size, false, &bytes);
+            if !reader.put_stream(&piece, bytes) {
+                return;
+            }
+            size += len;
+            let last = len < CHUNK.get();
+            if last {
+                // The end first, so that the last chunk's digest is of a piece of the right length.
+                let _ = news.send(News::StreamEnd(id, size));
+            }
+            let digests = vec![PieceDigest { entry: id, digest }];
+            let _ = news.send(News::Read(ReadEvent::Read(chunk, digests)));
+            if last {
+                return;
+            }
+        } else {
+            let _ = news.send(News::StreamEnd(id, size));
+            return;
+        }
+    }
+}
+
+/// One thread, started when it is first needed, that hashes whole files.
+#[derive(Default)]
+pub(super) struct Hasher(std::sync::OnceLock<Sender<Box<dyn FnOnce() + Send>>>);
+
+impl Hasher {
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let queue = self.0.get_or_init(|| {
+            let (jobs, queue) = crossbeam_channel::unbounded::<Box<dyn FnOnce() + Send>>();
+            spawn("hash", move || {
+                for job in &queue {
+                    job();
+                }
+            });
+            jobs
+        });
+        let _ = queue.send(Box::new(job));
+    }
+}

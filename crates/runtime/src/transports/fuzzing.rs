@@ -1,0 +1,107 @@
+//! Bodies of fuzz targets: offers, frames and names of TCP streams. See [`crate::fuzzing`].
+
+use packtrain_net::tcp::tls::{way_name, way_of};
+use packtrain_object::SPACE_END;
+use packtrain_transfer::message::MAX_DATA;
+
+use super::offer::{FlowOffer, Hints, Offer, Word};
+use super::tcp::wire::{FRAME_HEAD, FrameHead};
+use packtrain_service::address_policy::DialPolicy;
+
+/// A word of one node to the other: what is read is written and read again the same; an offer names
+/// no more addresses than are tried, and none that nobody is.
+pub fn offer(data: &[u8]) {
+    let Some(word) = Word::decode(data) else { return };
+    // An offer by another feedback is read as one word and written as another.
+    let write = |word: &Word| match word {
+        Word::Offer(offer) => offer.encode(),
+        other => other.encode(),
+    };
+    let written = write(&word);
+    let again = Word::decode(&written).expect("what was written is read");
+    assert_eq!(write(&again), written);
+    if let Word::Offer(offer) = &word {
+        assert_eq!(Offer::decode(data).as_ref(), Some(offer));
+        let closed = offer.candidates(&Hints::default(), offer.tcp);
+        assert_eq!(closed, [], "an offer alone makes nobody connect");
+        let rules =
+            ["0.0.0.0/0:1-65535", "[::]/0:1-65535"].map(|rule| rule.parse().expect("a rule"));
+        let open = Hints { dial: DialPolicy::Rules(rules.into()), ..Hints::default() };
+        let found = offer.candidates(&open, offer.tcp);
+        assert!(found.len() <= offer.addresses.len() && offer.addresses.len() <= 8);
+        assert!(offer.udp.len() <= 16);
+        assert!(found.iter().all(|to| !to.ip().is_unspecified() && !to.ip().is_multicast()));
+        assert!(found.iter().all(|to| to.port() == offer.tcp && to.port() != 0));
+    }
+}
+
+/// Offers with and without a flow, by every feedback, and other words.
+pub fn offer_seeds() -> Vec<Vec<u8>> {
+    let offer = Offer {
+        addresses: ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().expect("an address")).to_vec(),
+        udp: vec![7880, 7881],
+        tcp: 7882,
+        tcp_key: vec![4; 32],
+        flow: Some(FlowOffer { id: 5, aes: true, secret: [6; 32] }),
+        ..Offer::default()
+    };
+    let mut seeds = vec![offer.encode(), Offer::default().encode()];
+    for label in ["udt:napa", "udt:ns2", "fobs", "sabul"] {
+        seeds.push(Word::OfferBy(label.to_owned(), offer.clone()).encode());
+    }
+    seeds.push(Word::Moved(super::Moved::default()).encode());
+    seeds.push(Word::Part(b"{}".to_vec()).encode());
+    seeds.push(Word::Streams(4).encode());
+    seeds.push(Word::Dial(1, 2).encode());
+    seeds.push(Word::NoWay(1, "refused".to_owned()).encode());
+    seeds
+}
+
+/// The frames of a TCP stream, one after another: what is taken is inside the object space, fits the
+/// buffer, and its head is written to the same bytes.
+pub fn stream_frames(data: &[u8]) {
+    let mut rest = data;
+    while let Some((bytes, behind)) = rest.split_first_chunk::<FRAME_HEAD>() {
+        let Some(head) = FrameHead::read(bytes) else { return };
+        assert_eq!(head.write(), *bytes);
+        assert!(head.len <= MAX_DATA);
+        assert!(head.at.get() + head.len as u64 <= SPACE_END.get());
+        let Some(behind) = behind.get(head.len..) else { return };
+        rest = behind;
+    }
+}
+
+/// Frames that fit, an empty one, one at the end of the space.
+pub fn stream_frames_seeds() -> Vec<Vec<u8>> {
+    let frame = |at: u64, bytes: &[u8]| {
+        let head = FrameHead { at: packtrain_units::Offset(at), len: bytes.len() };
+        [&head.write()[..], bytes].concat()
+    };
+    let end = SPACE_END.get();
+    vec![
+        [frame(0, b"bytes"), frame(5, b"more")].concat(),
+        frame(1 << 40, b""),
+        frame(end - 4, b"last"),
+        frame(end - 3, b"past"),
+        frame(u64::MAX, b"x"),
+    ]
+}
+
+/// The name by which a TLS connection of a stream says which path it takes: only the names that are
+/// given out are understood.
+pub fn stream_name(data: &[u8]) {
+    let Ok(name) = std::str::from_utf8(data) else { return };
+    if let Some(number) = way_of(name) {
+        assert_eq!(way_name(number).to_str(), name);
+    }
+}
+
+/// Names of paths and of none.
+pub fn stream_name_seeds() -> Vec<Vec<u8>> {
+    let mut seeds: Vec<Vec<u8>> =
+        [0, 1, 16, 255].map(|n| way_name(n).to_str().as_bytes().to_vec()).to_vec();
+    for odd in ["packtrain.invalid", "way-+7.packtrain.invalid", "way-007.packtrain.invalid"] {
+        seeds.push(odd.as_bytes().to_vec());
+    }
+    seeds
+}

@@ -1,0 +1,150 @@
+//! What a receiving end lets in, whatever the sending end was told or does: no faster than the
+//! ceiling of the rate, over no more streams than allowed, and not by transports that are not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use packtrain_net::limit::RateLimiter;
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, Duration, Offset};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Plan;
+use crate::assembly::Assembly;
+use crate::control::PayloadSink;
+
+/// The limits of what comes in for one transfer; clones are the same.
+#[derive(Clone)]
+pub(super) struct Intake(Arc<Shared>);
+
+struct Shared {
+    limiter: Option<RateLimiter>,
+    most_streams: usize,
+    /// Streams that have brought something, the oldest first.
+    streams: Mutex<VecDeque<Arc<Evicted>>>,
+    /// Whether payload may come over the control connection.
+    pipe: bool,
+}
+
+/// Tells a stream that others have taken its place.
+#[derive(Default)]
+struct Evicted {
+    now: AtomicBool,
+    told: Notify,
+}
+
+impl Intake {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self(Arc::new(Shared {
+            limiter: plan.receive_limiter(),
+            most_streams: plan.most_streams as usize,
+            streams: Mutex::default(),
+            pipe: plan.pipe(),
+        }))
+    }
+
+    /// The ceiling of the rate.
+    pub(super) fn limiter(&self) -> Option<&RateLimiter> {
+        self.0.limiter.as_ref()
+    }
+
+    /// How long bytes that are about to be read have to wait.
+    pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
+        self.0.limiter.as_ref().map_or(Duration::ZERO, |limiter| limiter.reserve(bytes))
+    }
+
+    /// A stream has brought its first bytes. Where there are more than allowed the oldest has to
+    /// go: it may be one whose other end is long gone.
+    pub(super) fn stream(&self) -> Membership {
+        let own = Arc::<Evicted>::default();
+        let mut streams = self.0.streams.lock();
+        streams.push_back(Arc::clone(&own));
+        while streams.len() > self.0.most_streams {
+            if let Some(oldest) = streams.pop_front() {
+                oldest.now.store(true, Ordering::Release);
+                oldest.told.notify_one();
+            }
+        }
+        Membership { intake: self.clone(), own }
+    }
+
+    /// Takes what comes over the control connection.
+    pub(super) fn pipe(&self, assembly: Assembly) -> Arc<dyn PayloadSink> {
+        Arc::new(Pipe { intake: self.clone(), assembly })
+    }
+}
+
+/// The place of a stream among those allowed.
+pub(super) struct Membership {
+    intake: Intake,
+    own: Arc<Evicted>,
+}
+
+impl Membership {
+    /// Waits until the place is lost.
+    pub(super) async fn evicted(&self) {
+        while !self.own.now.load(Ordering::Acquire) {
+            self.own.told.notified().await;
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.intake.0.streams.lock().retain(|one| !Arc::ptr_eq(one, &self.own));
+    }
+}
+
+struct Pipe {
+    intake: Intake,
+    assembly: Assembly,
+}
+
+impl PayloadSink for Pipe {
+    fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
+        if !self.intake.0.pipe {
+            let text = "data came over the control connection, which was not asked for or which \
+                        policy does not allow (--transport pipe)";
+            return Err(Failure::new(FailureKind::NotAuthorised, text));
+        }
+        let wait = self.intake.wait(ByteCount(bytes.len() as u64));
+        if !wait.is_zero() {
+            std::thread::sleep(wait.to_std());
+        }
+        self.assembly.payload(at, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handshake::Ask;
+    use crate::permissions::Allowed;
+    use crate::transports::Hints;
+    use packtrain_service::ceilings::Ceilings;
+
+    fn intake(streams: u32) -> Intake {
+        let ceilings = Ceilings { streams: Some(streams), ..Ceilings::default() };
+        let allowed = Allowed { ceilings, ..Allowed::default() };
+        let plan = Ask::default().plan(Hints::default(), &allowed, &Ceilings::default(), None);
+        Intake::new(&plan)
+    }
+
+    #[test]
+    fn of_more_streams_than_allowed_the_oldest_go() {
+        let intake = intake(2);
+        let gone = |one: &Membership| one.own.now.load(Ordering::Acquire);
+        let streams: Vec<Membership> = (0..5).map(|_| intake.stream()).collect();
+        let all: Vec<bool> = streams.iter().map(gone).collect();
+        assert_eq!(all, [true, true, true, false, false]);
+        drop(streams);
+        // Who leaves makes room.
+        let (one, two) = (intake.stream(), intake.stream());
+        assert!(!gone(&one) && !gone(&two));
+        drop(one);
+        let three = intake.stream();
+        assert!(!gone(&two) && !gone(&three));
+    }
+}

@@ -1,0 +1,409 @@
+//! All streams of a transfer at its sending end, one transport to the rest: a thread that reads
+//! ahead for them, and two tasks for each.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use packtrain_net::limit::RateLimiter;
+use packtrain_net::tcp::{TcpInfo, tcp_info, tune};
+use packtrain_object::ChunkIndex;
+use packtrain_os::clock;
+use packtrain_plan::route::{Seen, WayId};
+use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
+use tokio::sync::Notify;
+
+use super::book::{Book, LineId, Take, Wanted};
+use super::{Tasks, TcpStream, wire};
+use crate::reader::{Reader, Slice};
+use crate::transports::TransportNews;
+use crate::transports::mover::{Tell, Waiting};
+use crate::transports::sources::Internal;
+use packtrain_service::executor::spawn;
+
+/// What a stream has in its socket beyond what is on its way, at a rate: enough until its task is
+/// awake again, little enough to be no loss when another stream takes over.
+const UNSENT: Duration = Duration::from_millis(10);
+const UNSENT_LEAST: ByteCount = ByteCount(64 << 10);
+const UNSENT_MOST: ByteCount = ByteCount(2 << 20);
+/// A stream that waits for the ceiling of the rate looks again after this.
+const PACE: std::time::Duration = std::time::Duration::from_millis(100);
+/// A stream that has something it may not take looks again after this.
+const LATER: std::time::Duration = std::time::Duration::from_millis(20);
+
+struct Shared {
+    book: Mutex<Book>,
+    /// Tells the feeder that there is something to read, or room.
+    room: Condvar,
+    /// Tells streams that something is ready.
+    ready: Notify,
+    /// Tells all of them that they are to look.
+    all: Notify,
+    sockets: Mutex<BTreeMap<LineId, Socket>>,
+    waiting: AtomicU8,
+    /// What the transport shares with others, if there is a ceiling.
+    limiter: Option<RateLimiter>,
+    id: TransportId,
+    tell: Tell,
+}
+
+struct Socket {
+    socket: OwnedFd,
+    way: WayId,
+    since: Time,
+    unsent: ByteCount,
+}
+
+/// What the kernel says of a stream.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Which stream.
+    pub line: LineId,
+    /// Which way it takes.
+    pub way: WayId,
+    /// How long it is there.
+    pub age: Duration,
+    /// The kernel's figures.
+    pub info: TcpInfo,
+}
+
+/// The streams; clones are the same.
+#[derive(Clone)]
+pub(in crate::transports) struct Group(Arc<Shared>);
+
+impl Group {
+    /// A group without streams, and its thread.
+    pub(super) fn start(
+        id: TransportId,
+        reader: Reader,
+        tell: Tell,
+        limiter: Option<RateLimiter>,
+    ) -> Self {
+        let group = Self(Arc::new(Shared {
+            book: Mutex::new(Book::limited(limiter.as_ref())),
+            room: Condvar::new(),
+            ready: Notify::new(),
+            all: Notify::new(),
+            sockets: Mutex::default(),
+            waiting: AtomicU8::new(Waiting::Work as u8),
+            limiter,
+            id,
+            tell,
+        }));
+        let feeder = group.clone();
+        spawn("tcp-feed", move || feeder.feed(&reader));
+        group
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.book.lock()
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, BTreeMap<LineId, Socket>> {
+        self.0.sockets.lock()
+    }
+
+    fn waits(&self, what: Waiting) {
+        self.0.waiting.store(what as u8, Ordering::Relaxed);
+    }
+
+    fn tell(&self, event: TransportEvent) {
+        (self.0.tell)(TransportNews::Event(self.0.id, event));
+    }
+
+    /// What its streams wait for.
+    pub(in crate::transports) fn waiting(&self) -> Waiting {
+        let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
+        // What the system has taken from us is not there yet.
+        let out = one == Waiting::Work && self.book().is_out();
+        if out { Waiting::Out } else { one }
+    }
+
+    fn feed(&self, reader: &Reader) {
+        while let Some(wanted) = self.next() {
+            self.waits(Waiting::Bytes);
+            for slice in self.read(reader, &wanted) {
+                self.book().read(&wanted.from(slice.0), slice.1);
+                self.0.ready.notify_one();
+            }
+        }
+        // Streams that wait learn of the end.
+        self.0.all.notify_waiters();
+    }
+
+    fn next(&self) -> Option<Wanted> {
+        let mut book = self.book();
+        loop {
+            if book.is_closed() {
+                return None;
+            }
+            if let Some(wanted) = book.next() {
+                return Some(wanted);
+            }
+            let paced = self.0.limiter.as_ref().is_some_and(|one| one.due() > clock::now());
+            self.waits(match (book.is_idle(), paced) {
+                (true, _) => Waiting::Work,
+                (false, true) => Waiting::Pace,
+                (false, false) => Waiting::Out,
+            });
+            self.0.room.wait(&mut book);
+        }
+    }
+
+    /// What can be read of it; the rest is given back, since it belongs to an entry that failed or
+    /// is not wanted any more.
+    fn read(&self, reader: &Reader, wanted: &Wanted) -> Vec<(Offset, Slice)> {
+        let range = wanted.range.clone();
+        // Not to be had: verified meanwhile, or the reader is closing.
+        let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
+            self.revoke(&range);
+            return Vec::new();
+        };
+        let mut slices = Vec::new();
+        let mut missing = range.start;
+        for part in chunk.readable(&range) {
+            if missing < part.start {
+                self.revoke(&(missing..part.start));
+            }
+            missing = part.end;
+            match Slice::new(&chunk, part.clone()) {
+                Some(slice) => slices.push((part.start, slice)),
+                // More of the chunk is wanted than was read: it is read anew.
+                None => self.revoke(&part),
+            }
+        }
+        if missing < range.end {
+            self.revoke(&(missing..range.end));
+        }
+        slices
+    }
+
+    /// Starts moving over a connection.
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: WayId) -> Option<Reading> {
+        let now = clock::now();
+        let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
+        let info = tcp_info(&stream.get_ref().0).ok();
+        let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
+        let srtt = info.as_ref().map_or(Duration::ZERO, |info| info.srtt);
+        let line = self.book().add(now, srtt, way);
+        if let Ok(socket) = socket {
+            let socket = Socket { socket, way, since: now, unsent: UNSENT_LEAST };
+            self.sockets().insert(line, socket);
+        }
+        self.0.room.notify_all();
+        wire::send(self, line, tasks, stream);
+        info.map(|info| Reading { line, way, age: Duration::ZERO, info })
+    }
+
+    /// What this stream sends next; none when it is to end.
+    pub(super) async fn piece(&self, line: LineId) -> Option<(Offset, Slice)> {
+        loop {
+            let (ready, all) = (self.0.ready.notified(), self.0.all.notified());
+            let take = {
+                let mut book = self.book();
+                let now = clock::now();
+                let wait = match &self.0.limiter {
+                    // Under the lock, so that no two streams use the same room.
+                    Some(limiter) if !book.is_closed() => limiter.due().since(now),
+                    _ => Duration::ZERO,
+                };
+                if wait.is_zero() {
+                    let take = book.take(now, line);
+                    if let Take::Piece(_, slice) = &take {
+                        if let Some(limiter) = &self.0.limiter {
+                            limiter.charge(ByteCount(slice.len() as u64));
+                        }
+                        self.0.room.notify_all();
+                    }
+                    Ok(take)
+                } else {
+                    Err(wait)
+                }
+            };
+            let take = match take {
+                Ok(take) => take,
+                Err(wait) => {
+                    // The word that woke it may have been for another.
+                    self.0.ready.notify_one();
+                    tokio::time::sleep(wait.to_std().min(PACE)).await;
+                    continue;
+                }
+            };
+            match take {
+                Take::Piece(at, slice) => return Some((at, slice)),
+                Take::Over => {
+                    // The word that woke it may have been for another.
+                    self.0.ready.notify_one();
+                    return None;
+                }
+                Take::Later => {
+                    // What is ready is for another, and so is the word that woke this one.
+                    self.0.ready.notify_one();
+                    tokio::time::sleep(LATER).await;
+                }
+                Take::Wait => tokio::select! {
+                    () = ready => {}
+                    () = all => {}
+                },
+            }
+        }
+    }
+
+    /// The peer took so much of this stream.
+    pub(super) fn taken(&self, line: LineId, total: u64) {
+        let placed = self.book().taken(clock::now(), line, total);
+        for part in placed.iter() {
+            self.tell(TransportEvent::Placed(part));
+        }
+    }
+
+    /// This stream is over.
+    pub(super) fn over(&self, line: LineId, why: &str) {
+        let socket = self.sockets().remove(&line);
+        let way = socket.as_ref().map_or(WayId::DIRECT, |socket| socket.way);
+        let last = socket.and_then(|socket| socket.reading(line, clock::now()));
+        let Some(had) = self.book().lost(line) else { return };
+        self.0.room.notify_all();
+        let word = Internal::TcpOver { why: why.to_owned(), had, way, last: last.map(Box::new) };
+        (self.0.tell)(TransportNews::Internal(word));
+    }
+
+    pub(in crate::transports) fn assign(&self, range: Range<Offset>) {
+        self.book().assign(range);
+        self.0.room.notify_all();
+    }
+
+    /// Gives back what of `range` the peer has not taken.
+    pub(in crate::transports) fn revoke(&self, range: &Range<Offset>) {
+        let returned = self.book().revoke(range);
+        self.0.room.notify_all();
+        for part in returned {
+            self.tell(TransportEvent::Returned(part));
+        }
+    }
+
+    /// Helps streams that do badly, see [`Book::relieve`].
+    pub(super) fn relieve(&self, now: Time) {
+        if self.book().relieve(now) {
+            self.0.room.notify_all();
+        }
+    }
+
+    /// Gives the streams of a way up, whatever they have under way: others move that.
+    pub(super) fn cut(&self, way: WayId) {
+        let lines = self.book().lines_on(way);
+        for line in lines {
+            if let Some(socket) = self.sockets().get(&line) {
+                // Its tasks wake up to that.
+                let _ = tune::shut(&socket.socket);
+            }
+            self.over(line, "another way is taken");
+        }
+        self.0.all.notify_waiters();
+    }
+
+    /// Lets the slowest stream of a way end.
+    pub(super) fn retire_one(&self, way: WayId) {
+        let mut book = self.book();
+        if let Some(line) = book.slowest(way) {
+            book.retire(line);
+        }
+        drop(book);
+        self.0.all.notify_waiters();
+    }
+
+    /// What the kernel says of all of them.
+    pub(super) fn readings(&self, now: Time) -> Vec<Reading> {
+        let mut sockets = self.sockets();
+        let mut readings = Vec::new();
+        for (line, socket) in sockets.iter_mut() {
+            let Some(reading) = socket.reading(*line, now) else { continue };
+            let info = &reading.info;
+            let rate = info.delivery_rate.unwrap_or_default();
+            let unsent = rate.bytes_in(UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
+            if unsent > socket.unsent || unsent.get() * 2 < socket.unsent.get() {
+                socket.unsent = unsent;
+                let _ = tune::set_notsent_lowat(&socket.socket, unsent);
+            }
+            readings.push(reading);
+        }
+        drop(sockets);
+        let mut book = self.book();
+        for reading in &readings {
+            book.measured(reading.line, reading.info.srtt);
+        }
+        readings
+    }
+
+    /// Whether nothing is ready for the streams.
+    pub(super) fn is_starved(&self) -> bool {
+        self.book().is_starved()
+    }
+
+    /// Whether it ever got anything to move.
+    pub(super) fn is_used(&self) -> bool {
+        self.book().is_used()
+    }
+
+    /// Streams that are there to stay.
+    pub(super) fn count(&self) -> usize {
+        self.book().count()
+    }
+
+    /// Streams of a way that are there to stay.
+    pub(super) fn count_on(&self, way: WayId) -> usize {
+        self.book().count_on(way)
+    }
+
+    /// How a way does.
+    pub(super) fn seen(&self, now: Time, way: WayId) -> Seen {
+        let book = self.book();
+        Seen {
+            streams: book.count_on(way) as u32,
+            delivered: book.delivered(way),
+            frozen: book.is_frozen(now, way),
+        }
+    }
+
+    /// The last stream is gone, and nothing is open any more.
+    pub(super) fn give_up(&self) {
+        self.book().give_up();
+    }
+
+    /// The peer has the whole object.
+    pub(in crate::transports) fn all_placed(&self) {
+        self.book().all_placed(clock::now());
+    }
+
+    /// Bytes the peer took, each once.
+    pub(in crate::transports) fn moved(&self) -> ByteCount {
+        self.book().moved()
+    }
+
+    /// Bytes handed out once more than needed.
+    pub(super) fn sent_again(&self) -> ByteCount {
+        self.book().sent_again()
+    }
+
+    /// Ends its thread and its streams.
+    pub(in crate::transports) fn close(&self) {
+        self.book().close();
+        self.0.room.notify_all();
+        self.0.all.notify_waiters();
+    }
+}
+
+impl Socket {
+    fn reading(&self, line: LineId, now: Time) -> Option<Reading> {
+        let info = tcp_info(&self.socket).ok()?;
+        Some(Reading { line, way: self.way, age: now.since(self.since), info })
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

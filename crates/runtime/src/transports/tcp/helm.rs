@@ -1,0 +1,238 @@
+//! Which way the streams take, where there is a choice: what the kernel and the other end say of
+//! them is brought to the chooser in `plan`, and what it wants is carried out by `streams`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use packtrain_net::tcp::TcpInfo;
+use packtrain_plan::route::{Limit, Look, Pilot, Response, Seen, Symptoms, WayId};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::book::LineId;
+use super::group::{Group, Reading};
+use crate::ways::Ways;
+use packtrain_service::WayReport;
+
+/// A loss is a sign of the path for so long.
+const LOSSES: Duration = Duration::from_secs(20);
+/// Queues and limits are taken over so long.
+const RECENT: Duration = Duration::from_secs(2);
+/// A queue of this part of the round trip explains a loss.
+const QUEUED: f64 = 0.10;
+/// A path that had no such queue for so long, and for so many round trips, is not full any more, and
+/// a window is what losses left of it, whatever explained them.
+const EMPTY: Duration = Duration::from_secs(2);
+const EMPTY_RTTS: u64 = 20;
+
+/// What a look at the direct streams found.
+#[derive(Clone, Copy, Default)]
+struct Sign {
+    at: Time,
+    queue: Duration,
+    lost: u64,
+    /// The same, with a queue that explains it.
+    queued: u64,
+    busy: Duration,
+    limited: Duration,
+}
+
+/// The chooser at work.
+pub(super) struct Helm {
+    ways: Arc<Ways>,
+    pilot: Pilot,
+    signs: VecDeque<Sign>,
+    was: BTreeMap<LineId, TcpInfo>,
+    min_rtt: Option<Duration>,
+    congestion: String,
+    left: Option<ByteCount>,
+}
+
+impl Helm {
+    pub(super) fn new(ways: Arc<Ways>) -> Self {
+        let mut pilot = Pilot::new();
+        for name in ways.names() {
+            pilot.add(name.clone());
+        }
+        Self {
+            ways,
+            pilot,
+            signs: VecDeque::new(),
+            was: BTreeMap::new(),
+            min_rtt: None,
+            congestion: String::new(),
+            left: None,
+        }
+    }
+
+    pub(super) fn is_left(&mut self, left: Option<ByteCount>) {
+        self.left = left;
+    }
+
+    /// Whether the other end is the one that knows the depots.
+    pub(super) fn is_far(&self) -> bool {
+        self.ways.is_far()
+    }
+
+    /// All ways, the direct one first.
+    pub(super) fn each(&self) -> impl Iterator<Item = WayId> + use<> {
+        (0..self.pilot.len() as u8).map(WayId::numbered)
+    }
+
+    /// How many streams a way is to have.
+    pub(super) fn target(&self, way: WayId, wanted: u32) -> u32 {
+        self.pilot.target(way, wanted)
+    }
+
+    /// Whether all streams are on the direct way and none is tried elsewhere.
+    pub(super) fn is_plain(&self) -> bool {
+        self.each().skip(1).all(|way| self.pilot.target(way, 1) == 0)
+    }
+
+    pub(super) fn failed(&mut self, now: Time, way: WayId, why: &str) {
+        self.pilot.failed(now, way, why);
+    }
+
+    /// A way whose streams are to be given up.
+    pub(super) fn poll_cut(&mut self) -> Option<WayId> {
+        self.pilot.poll_cut()
+    }
+
+    /// Looks at everything. `wanted` are the streams there are to be; they are what the transfer
+    /// waits for if it is `busy`.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        group: &Group,
+        readings: &[Reading],
+        (wanted, busy): (u32, bool),
+    ) {
+        self.note(now, readings);
+        self.ways.inform(&mut self.pilot, self.min_rtt);
+        let seen: Vec<Seen> = self.each().map(|way| group.seen(now, way)).collect();
+        self.pilot.look(&Look {
+            now,
+            ways: &seen,
+            wanted,
+            rtt: self.min_rtt.unwrap_or_default(),
+            limit: self.limit(now),
+            left: self.left,
+            busy,
+        });
+    }
+
+    /// Keeps what the kernel says of the direct streams.
+    fn note(&mut self, now: Time, readings: &[Reading]) {
+        let direct = readings.iter().filter(|reading| reading.way == WayId::DIRECT);
+        let mut was = std::mem::take(&mut self.was);
+        let mut sign = Sign { at: now, ..Sign::default() };
+        let mut count = 0u64;
+        for Reading { line, info, .. } in direct {
+            self.min_rtt = self.min_rtt.into_iter().chain(info.min_rtt).min();
+            self.congestion.clone_from(&info.congestion);
+            let queue = info.srtt - info.min_rtt.unwrap_or(info.srtt);
+            sign.queue += queue;
+            count += 1;
+            if let Some(before) = was.remove(line) {
+                let again = |info: &TcpInfo| match info.retransmitted {
+                    Some(bytes) => bytes.get(),
+                    None => u64::from(info.retransmitted_segments) * info.mss.get(),
+                };
+                let held = |info: &TcpInfo| {
+                    let buffer = info.send_buffer_limited.unwrap_or_default();
+                    info.receiver_limited.unwrap_or_default() + buffer
+                };
+                let min_rtt = self.min_rtt.unwrap_or_default();
+                let queued = queue.max(before.srtt - min_rtt) >= min_rtt.mul_f64(QUEUED);
+                let more = again(info).saturating_sub(again(&before));
+                *(if queued { &mut sign.queued } else { &mut sign.lost }) += more;
+                sign.busy += info.busy.unwrap_or_default() - before.busy.unwrap_or_default();
+                sign.limited += held(info) - held(&before);
+            }
+            self.was.insert(*line, info.clone());
+        }
+        if count == 0 {
+            return;
+        }
+        sign.queue = sign.queue / count;
+        self.signs.push_back(sign);
+        while self.signs.front().is_some_and(|sign| now.since(sign.at) > LOSSES) {
+            self.signs.pop_front();
+        }
+    }
+
+    /// What holds the direct streams back.
+    fn limit(&self, now: Time) -> Limit {
+        let symptoms = symptoms(&self.signs, now, self.min_rtt.unwrap_or_default());
+        Limit::of(&symptoms, Response::of(&self.congestion))
+    }
+
+    /// What each way did.
+    pub(super) fn report(&self, group: &Group, now: Time) -> (Vec<WayReport>, Vec<String>) {
+        let ways = self.each().map(|way| {
+            let steady = self.pilot.steady(way);
+            WayReport {
+                way: self.pilot.name(way).to_owned(),
+                bytes: group.seen(now, way).delivered,
+                rate: steady.map(|(rate, _)| rate),
+                steady: steady.map(|(_, span)| span).unwrap_or_default(),
+            }
+        });
+        let mut reasons = self.ways.told();
+        reasons.extend(self.pilot.reasons().iter().cloned());
+        (ways.collect(), reasons)
+    }
+}
+
+/// What looks of the last seconds come to.
+fn symptoms(signs: &VecDeque<Sign>, now: Time, min_rtt: Duration) -> Symptoms {
+    let recent = || signs.iter().filter(|sign| now.since(sign.at) <= RECENT);
+    let count = recent().count().max(1) as u64;
+    let sum = |of: fn(&Sign) -> Duration| recent().fold(Duration::ZERO, |all, s| all + of(s));
+    let (busy, limited) = (sum(|sign| sign.busy), sum(|sign| sign.limited));
+    let stood = signs.iter().rev().find(|sign| sign.queue >= min_rtt.mul_f64(QUEUED));
+    let since = stood.or(signs.front()).map_or(now, |sign| sign.at);
+    let empty = now.since(since) >= EMPTY.max(min_rtt * EMPTY_RTTS);
+    let lost = signs.iter().map(|sign| sign.lost + if empty { sign.queued } else { 0 }).sum();
+    Symptoms {
+        queue: sum(|sign| sign.queue) / count,
+        min_rtt,
+        lost: ByteCount(lost),
+        limited: if busy.is_zero() { 0.0 } else { limited.as_secs_f64() / busy.as_secs_f64() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks each 50 ms: queue in ms, and what was sent again since the last one.
+    fn of(looks: &[(u64, u64)]) -> Limit {
+        let (mut now, mut signs) = (Time::from_nanos(1), VecDeque::new());
+        let min_rtt = Duration::from_millis(100);
+        for &(queue, again) in looks {
+            now += Duration::from_millis(50);
+            let queued = queue >= 10;
+            let [lost, queued] = if queued { [0, again] } else { [again, 0] };
+            let queue = Duration::from_millis(queue);
+            signs.push_back(Sign { at: now, queue, lost, queued, ..Sign::default() });
+        }
+        Limit::of(&symptoms(&signs, now, min_rtt), Response::Reno)
+    }
+
+    #[test]
+    fn a_loss_that_a_queue_explains_counts_when_the_path_stays_empty() {
+        let losses = Limit::Losses(Response::Reno);
+        assert_eq!(of(&[(0, 0), (1, 1448), (0, 0)]), losses);
+        // The end of slow start, whose bursts make a short queue.
+        let mut looks = vec![(1, 0), (12, 1448), (1, 0)];
+        assert_eq!(of(&looks), Limit::Unknown);
+        looks.extend([(1, 0); 41]);
+        assert_eq!(of(&looks), losses);
+        // A queue now and then: the path is full now and then.
+        looks.extend([(15, 0), (1, 0)]);
+        assert_eq!(of(&looks), Limit::Unknown);
+        looks.extend([(40, 1448); 60]);
+        assert_eq!(of(&looks), Limit::Path);
+        assert_eq!(of(&[(0, 0); 99]), Limit::Unknown, "nothing was lost");
+    }
+}

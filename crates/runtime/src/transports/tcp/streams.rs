@@ -1,0 +1,398 @@
+//! How many streams there are, and over which way: connected, replaced when they are lost, let go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
+use packtrain_plan::route::WayId;
+use packtrain_plan::streams::Sample;
+use packtrain_transfer::message::Message;
+use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_units::{ByteCount, Duration, Time};
+
+use super::auto::Auto;
+use super::group::{Group, Reading};
+use super::helm::Helm;
+use super::record::Record;
+use super::{Connector, MOST_STREAMS, Tasks, TcpStream};
+use crate::control::ControlSender;
+use crate::reader::Reader;
+use crate::transports::mover::Tell;
+use crate::transports::offer::Word;
+use crate::transports::sources::Internal;
+use crate::transports::{TransportNews, temporary};
+use crate::ways::Ways;
+use packtrain_service::{StreamEnd, StreamsReport};
+
+/// How often streams are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often the kernel is asked about them.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// The wait after a connection that failed; doubles with each in a row, up to the longest.
+const RETRY: Duration = Duration::from_millis(250);
+const RETRY_MOST: Duration = Duration::from_secs(8);
+/// After so many failures in a row the peer is asked to connect instead, if it could.
+const TURN: u32 = 2;
+/// What the other end was asked to bring and never spoke of is asked for anew.
+const FORGOTTEN: Duration = Duration::from_secs(30);
+/// Looks in a row without anything ready after which the streams are not what is waited for.
+const STARVED: u32 = 4;
+/// Ends of streams within a transfer after which no more are replaced at once.
+const BREAKS: u32 = 256;
+
+/// How many streams there are to be.
+#[derive(Debug)]
+pub(in crate::transports) enum Count {
+    /// As many as were asked for.
+    Fixed(u32),
+    /// As many as turn out to be best.
+    Auto(Box<Auto>),
+}
+
+impl Count {
+    /// As many as turn out to be best, at most `most`; `earlier` is what is known of the path.
+    pub(in crate::transports) fn auto(most: u32, earlier: Vec<Sample>) -> Self {
+        Self::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+    }
+
+    fn wanted(&self) -> u32 {
+        match self {
+            Self::Fixed(n) => *n,
+            Self::Auto(auto) => auto.target(),
+        }
+    }
+}
+
+/// Connections to be made on one way.
+#[derive(Clone, Copy, Default)]
+struct Door {
+    /// Under way.
+    connecting: u32,
+    /// Failures in a row, and when it is tried again.
+    failed: u32,
+    retry_at: Time,
+    /// Whether one ever came through.
+    reached: bool,
+    /// When the other end was last asked for some.
+    asked: Time,
+}
+
+/// The streams of a transfer at its sending end.
+pub(in crate::transports) struct Streams {
+    id: TransportId,
+    rank: u8,
+    group: Group,
+    count: Count,
+    tasks: Tasks,
+    tell: Tell,
+    control: ControlSender,
+    connector: Option<Connector>,
+    doors: BTreeMap<WayId, Door>,
+    /// The most streams that either end allows.
+    most: u32,
+    /// Where there are ways to choose from.
+    helm: Option<Helm>,
+    /// How many the peer was asked to have.
+    invited: u32,
+    broken: u32,
+    up: bool,
+    looked: Time,
+    sampled: Time,
+    /// How often in a row nothing was ready for the streams.
+    starved: u32,
+    /// Until it is used one stream is enough.
+    modest: bool,
+    record: Record,
+}
+
+/// What a group of streams is made of.
+pub(in crate::transports) struct Parts {
+    pub(in crate::transports) id: TransportId,
+    pub(in crate::transports) rank: u8,
+    pub(in crate::transports) count: Count,
+    /// Others are preferred: until it is used one stream is enough.
+    pub(in crate::transports) modest: bool,
+    pub(in crate::transports) tasks: Tasks,
+    pub(in crate::transports) tell: Tell,
+    pub(in crate::transports) control: ControlSender,
+    pub(in crate::transports) reader: Reader,
+    pub(in crate::transports) limiter: Option<RateLimiter>,
+    /// The most streams that either end allows.
+    pub(in crate::transports) most: u32,
+    /// The ways to choose from.
+    pub(in crate::transports) ways: Option<Arc<Ways>>,
+}
+
+impl Streams {
+    pub(in crate::transports) fn new(parts: Parts) -> Self {
+        let Parts { id, rank, count, modest, tasks, tell, control, reader, limiter, most, ways } =
+            parts;
+        Self {
+            id,
+            rank,
+            group: Group::start(id, reader, Arc::clone(&tell), limiter),
+            count,
+            tasks,
+            tell,
+            control,
+            connector: None,
+            doors: BTreeMap::from([(WayId::DIRECT, Door::default())]),
+            most,
+            helm: ways.filter(|_| most > 1).map(Helm::new),
+            invited: 1,
+            broken: 0,
+            up: false,
+            looked: Time::ZERO,
+            sampled: Time::ZERO,
+            starved: 0,
+            modest,
+            record: Record::new(clock::now()),
+        }
+    }
+
+    /// There are ways to choose from.
+    pub(in crate::transports) fn choose_from(&mut self, ways: Arc<Ways>) {
+        if self.most > 1 {
+            self.helm = Some(Helm::new(ways));
+        }
+    }
+
+    /// The streams that are up, as a transport.
+    pub(in crate::transports) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Whether there is one.
+    pub(in crate::transports) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// The peer can be reached, or not.
+    pub(in crate::transports) fn begin(&mut self, connector: Option<Connector>) {
+        self.connector = connector;
+        self.fill(clock::now());
+    }
+
+    fn wanted(&mut self) -> u32 {
+        self.modest &= !self.group.is_used();
+        let modest = self.modest && matches!(self.count, Count::Auto(_));
+        // While it changes from one way to another both have streams.
+        let most = match &self.helm {
+            Some(_) if self.most < MOST_STREAMS => self.most / 2,
+            _ => self.most,
+        };
+        if modest { 1 } else { self.count.wanted().clamp(1, most.clamp(1, MOST_STREAMS)) }
+    }
+
+    /// How many there are to be on each way.
+    fn targets(&mut self) -> Vec<(WayId, u32)> {
+        let wanted = self.wanted();
+        match &self.helm {
+            None => vec![(WayId::DIRECT, wanted)],
+            Some(helm) => helm.each().map(|way| (way, helm.target(way, wanted))).collect(),
+        }
+    }
+
+    /// Connects until there are, or will be, as many as wanted.
+    fn fill(&mut self, now: Time) {
+        for (way, wanted) in self.targets() {
+            let there = self.group.count_on(way) as u32;
+            self.knock(now, way, wanted.saturating_sub(there));
+            if way == WayId::DIRECT {
+                self.invite(wanted, there);
+            }
+            for _ in (wanted..there).take(1) {
+                self.group.retire_one(way);
+            }
+        }
+    }
+
+    /// Connects on a way where so many are missing.
+    fn knock(&mut self, now: Time, way: WayId, missing: u32) {
+        // The other end brings streams over depots where it is the one that knows them.
+        let far = way != WayId::DIRECT && self.helm.as_ref().is_some_and(Helm::is_far);
+        let door = self.doors.entry(way).or_default();
+        if now < door.retry_at || self.broken >= BREAKS {
+            return;
+        }
+        if far && now.since(door.asked) >= FORGOTTEN {
+            door.connecting = 0;
+        }
+        // After failures one at a time shows whether it works again.
+        let most = if door.failed > 0 { 1 } else { MOST_STREAMS };
+        let missing = missing.saturating_sub(door.connecting);
+        let missing = missing.min(most.saturating_sub(door.connecting));
+        if far {
+            if missing > 0 {
+                (door.connecting, door.asked) = (door.connecting + missing, now);
+                let word = Word::Dial(way.index() as u8, missing);
+                self.control.send(&Message::Channel(word.encode()));
+            }
+            return;
+        }
+        let Some(connector) = self.connector.clone() else { return };
+        for _ in 0..missing {
+            door.connecting += 1;
+            let tell = Arc::clone(&self.tell);
+            let failed = move |why| {
+                tell(TransportNews::Internal(Internal::TcpFailed(way, why)));
+            };
+            if way == WayId::DIRECT {
+                connector.connect(Duration::ZERO, move || failed(String::new()));
+            } else {
+                let tell = Arc::clone(&self.tell);
+                let up = move |stream| {
+                    tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream), way)));
+                };
+                connector.connect_over(way, up, failed);
+            }
+        }
+    }
+
+    /// Asks the peer to connect where this end cannot.
+    fn invite(&mut self, wanted: u32, there: u32) {
+        let door = self.doors.entry(WayId::DIRECT).or_default();
+        let cannot = self.connector.is_none() || (door.failed >= TURN && !door.reached);
+        if cannot && there > 0 && wanted > self.invited {
+            self.invited = wanted;
+            self.control.send(&Message::Channel(Word::Streams(wanted).encode()));
+        }
+    }
+
+    /// A connection on a way failed.
+    pub(in crate::transports) fn failed(&mut self, way: WayId, why: &str) {
+        let now = clock::now();
+        let there = self.group.count_on(way);
+        let door = self.doors.entry(way).or_default();
+        door.connecting = door.connecting.saturating_sub(1);
+        door.failed = door.failed.saturating_add(1);
+        let wait = (RETRY * (1 << door.failed.min(5))).min(RETRY_MOST);
+        door.retry_at = now + wait;
+        let hopeless = there == 0 && door.failed >= TURN && !door.reached;
+        if let Some(helm) = &mut self.helm
+            && (way != WayId::DIRECT || hopeless)
+        {
+            let why = if why.is_empty() { "no connection comes about" } else { why };
+            helm.failed(now, way, why);
+        }
+    }
+
+    /// A connection on a way is up.
+    pub(in crate::transports) fn connected(
+        &mut self,
+        stream: TcpStream,
+        way: WayId,
+    ) -> Vec<TransportNews> {
+        if matches!(stream, TcpStream::Client(_)) || way != WayId::DIRECT {
+            let door = self.doors.entry(way).or_default();
+            door.connecting = door.connecting.saturating_sub(1);
+            (door.failed, door.reached) = (0, true);
+        }
+        let wanted = self.targets().iter().find(|(on, _)| *on == way).map_or(0, |(_, n)| *n);
+        if self.group.count_on(way) as u32 >= wanted {
+            return Vec::new();
+        }
+        let first = self.group.add(&self.tasks, stream, way);
+        self.record.came(self.group.count() as u32, first);
+        if std::mem::replace(&mut self.up, true) {
+            return Vec::new();
+        }
+        vec![TransportNews::Up(self.id, self.rank)]
+    }
+
+    /// So much is left to move.
+    pub(in crate::transports) fn is_left(&mut self, left: Option<ByteCount>) {
+        if let Some(helm) = &mut self.helm {
+            helm.is_left(left);
+        }
+    }
+
+    /// A stream is over; if it was the last, so is the transport.
+    pub(in crate::transports) fn over(
+        &mut self,
+        why: &str,
+        had: bool,
+        way: WayId,
+        last: Option<Reading>,
+    ) -> Vec<TransportNews> {
+        self.record.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
+        if had {
+            self.broken += 1;
+            if let Some(helm) = self.helm.as_mut().filter(|_| way != WayId::DIRECT) {
+                helm.failed(clock::now(), way, why);
+            }
+        }
+        if self.group.count() > 0 || !std::mem::take(&mut self.up) {
+            return Vec::new();
+        }
+        self.group.give_up();
+        let closed = TransportEvent::Closed(temporary(format!("TCP: {why}")));
+        vec![TransportNews::Event(self.id, closed)]
+    }
+
+    /// Looks after the streams; gives what the kernel says of them, now and then.
+    pub(in crate::transports) fn poll(&mut self, now: Time) {
+        if now.since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        if now.since(self.sampled) >= SAMPLE {
+            self.sampled = now;
+            let readings = self.group.readings(now);
+            self.record.look(now, &readings);
+            self.starved = if self.group.is_starved() { self.starved + 1 } else { 0 };
+            let busy = self.starved < STARVED;
+            // Between ways their number says nothing.
+            let plain = self.helm.as_ref().is_none_or(Helm::is_plain);
+            if let Count::Auto(auto) = &mut self.count
+                && plain
+            {
+                auto.look(now, &readings, busy);
+            }
+            let wanted = self.wanted();
+            if let Some(helm) = &mut self.helm {
+                helm.look(now, &self.group, &readings, (wanted, busy && !self.modest));
+                while let Some(way) = helm.poll_cut() {
+                    self.group.cut(way);
+                }
+            }
+        }
+        self.group.relieve(now);
+        self.fill(now);
+    }
+
+    /// What is known of the streams.
+    pub(in crate::transports) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// What there is to tell; none if there never was a stream.
+    pub(in crate::transports) fn report(&self) -> Option<StreamsReport> {
+        let mut report = self.record.report()?;
+        report.moved_twice = self.sent_again();
+        match &self.count {
+            Count::Fixed(n) => report.asked = Some(*n),
+            Count::Auto(auto) => report.reasons = auto.reasons(),
+        }
+        if let Some(helm) = &self.helm {
+            (report.ways, report.way_reasons) = helm.report(&self.group, clock::now());
+        }
+        Some(report)
+    }
+
+    /// Payload that the peer took, each byte once.
+    pub(in crate::transports) fn moved(&self) -> ByteCount {
+        self.group.moved()
+    }
+
+    /// Bytes that the kernel sent again.
+    pub(in crate::transports) fn retransmitted(&self) -> ByteCount {
+        self.record.retransmitted()
+    }
+
+    /// Payload handed to a second stream.
+    pub(in crate::transports) fn sent_again(&self) -> ByteCount {
+        self.group.sent_again()
+    }
+}

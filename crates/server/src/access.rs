@@ -1,0 +1,133 @@
+//! Who may do what at a listening server.
+
+use std::path::PathBuf;
+
+use packtrain_transfer::{Failure, FailureKind};
+
+use packtrain_identity::authorized::{AuthorizedKeys, Grant};
+use packtrain_identity::pubkey::PublicKey;
+use packtrain_identity::tickets::{ServerInstance, TicketBook};
+use packtrain_runtime::confinement::Confinement;
+use packtrain_runtime::handshake::Ask;
+use packtrain_runtime::permissions::Allowed;
+
+/// What a server is started with.
+pub(crate) struct AccessRules {
+    /// `serve` or `perf`.
+    pub(crate) kind: &'static str,
+    /// The directory that clients see as `/`, without links; none for a server without files.
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) authorized: PathBuf,
+    pub(crate) tickets: TicketBook,
+    /// What a client may that nothing restricts further.
+    pub(crate) base: Allowed,
+}
+
+/// Decides who may do what at one server.
+pub(super) struct AccessPolicy {
+    pub(super) rules: AccessRules,
+    /// Which server this is, for tickets.
+    pub(super) instance: ServerInstance,
+}
+
+impl AccessPolicy {
+    /// What a client with this key, and perhaps a ticket, may do.
+    pub(super) fn admit(&self, key: &PublicKey, ask: &Ask) -> Result<Allowed, Failure> {
+        let keys = AuthorizedKeys::load(&self.rules.authorized)
+            .map_err(|e| denied(format!("the server's {e}")))?;
+        let mut allowed = self.rules.base.clone();
+        if let Some(grant) = keys.grant(key) {
+            allowed.read_only |= grant.read_only;
+            allowed.root = self.root_of(grant)?;
+            return Ok(allowed);
+        }
+        let Some(token) = &ask.ticket else {
+            return Err(denied(format!(
+                "this user's key ({}) is not in the server's authorized_keys: have it added \
+                 (packtrain key show prints it), or use a ticket",
+                key.fingerprint()
+            )));
+        };
+        let wall = std::time::UNIX_EPOCH + packtrain_os::clock::wall().to_std();
+        match self.rules.tickets.redeem(token, self.instance, key, wall) {
+            Ok(Ok(rights)) => {
+                allowed.restrict_to(&rights);
+                allowed.root = self.root_of(&Grant::default())?;
+                Ok(allowed)
+            }
+            Ok(Err(refused)) => Err(denied(refused.to_string())),
+            Err(e) => {
+                Err(Failure::new(FailureKind::Temporary, format!("the server's tickets: {e}")))
+            }
+        }
+    }
+
+    /// The directory of a client, opened: what its name stands for may change after this.
+    fn root_of(&self, grant: &Grant) -> Result<Option<Confinement>, Failure> {
+        let Some(base) = &self.rules.root else { return Ok(None) };
+        let opened = match &grant.root {
+            // An absolute one replaces the base, as the file's owner meant it; a relative one is
+            // beneath it, whatever links clients have put there.
+            Some(own) if own.is_absolute() => Confinement::open(own),
+            Some(own) => Confinement::open(base).and_then(|base| base.beneath(own)),
+            None => Confinement::open(base),
+        };
+        opened.map(Some).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::CrossesDevices {
+                return denied("this key's directory leads out of the served one".to_owned());
+            }
+            denied(format!("this key's directory: {error}"))
+        })
+    }
+}
+
+fn denied(text: String) -> Failure {
+    Failure::new(FailureKind::NotAuthorised, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_relative_root_of_a_key_never_leads_out() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let base = dir.path().join("base");
+        fs::create_dir_all(base.join("alice")).expect("fine");
+        symlink("..", base.join("up")).expect("fine");
+        symlink("alice", base.join("link")).expect("fine");
+        symlink(dir.path(), base.join("absolute")).expect("fine");
+        let instance = ServerInstance::new(
+            "serve",
+            PublicKey([1; 32]).fingerprint(),
+            "127.0.0.1:1".parse().expect("an address"),
+            Some(&base),
+        );
+        let policy = AccessPolicy {
+            rules: AccessRules {
+                kind: "serve",
+                root: Some(base),
+                authorized: dir.path().join("none"),
+                tickets: TicketBook::new(dir.path().join("tickets")),
+                base: Allowed::default(),
+            },
+            instance,
+        };
+        let root =
+            |own: &str| policy.root_of(&Grant { root: Some(own.into()), ..Grant::default() });
+        for good in ["alice", "link", "alice/../alice", "."] {
+            assert!(root(good).is_ok(), "{good}");
+        }
+        for bad in ["..", "up", "alice/../..", "absolute"] {
+            let failure = root(bad).expect_err(bad);
+            assert_eq!(failure.kind, FailureKind::NotAuthorised);
+            assert!(failure.text.contains("leads out"), "{bad}: {}", failure.text);
+        }
+        assert!(root("none").expect_err("not there").text.contains("directory"));
+        let elsewhere = dir.path().to_str().expect("text");
+        assert!(root(elsewhere).is_ok(), "an absolute one is as its owner wrote it");
+    }
+}

@@ -1,0 +1,134 @@
+//! The clients that a server serves: how many at a time, in all and of one key, and none that is
+//! new once the server stops.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use packtrain_transfer::{Failure, FailureKind};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use packtrain_identity::pubkey::PublicKey;
+
+/// How many clients there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// In all.
+    pub all: u32,
+    /// Of one key.
+    pub per_key: u32,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self { all: 64, per_key: 32 }
+    }
+}
+
+/// The clients of one server.
+#[derive(Debug)]
+pub(super) struct Clients {
+    limits: ClientLimits,
+    state: Mutex<State>,
+    /// How many there are.
+    count: watch::Sender<u32>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: BTreeMap<PublicKey, u32>,
+    draining: bool,
+}
+
+/// One client; it counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct ClientPermit {
+    clients: Arc<Clients>,
+    key: PublicKey,
+}
+
+impl Clients {
+    pub(super) fn new(limits: ClientLimits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default(), count: watch::Sender::new(0) })
+    }
+
+    /// Lets a client of `key` in, who has every right to be.
+    pub(super) fn admit(self: &Arc<Self>, key: &PublicKey) -> Result<ClientPermit, Failure> {
+        let busy = |text: String| Err(Failure::new(FailureKind::Temporary, text));
+        let mut state = self.state.lock();
+        if state.draining {
+            return busy("the server is about to end: try again later".to_owned());
+        }
+        let all = *self.count.borrow();
+        if all >= self.limits.all {
+            return busy(format!(
+                "the server has {all} clients, as many as it takes: try again later"
+            ));
+        }
+        let own = state.keys.entry(*key).or_default();
+        if *own >= self.limits.per_key {
+            let text = format!("this key has {own} transfers at this server, as many as it may");
+            return busy(format!("{text}: try again later"));
+        }
+        *own += 1;
+        self.count.send_modify(|count| *count += 1);
+        Ok(ClientPermit { clients: Arc::clone(self), key: *key })
+    }
+
+    /// Lets nobody in any more; gives how many there still are.
+    pub(super) fn drain(&self) -> u32 {
+        self.state.lock().draining = true;
+        *self.count.borrow()
+    }
+
+    /// Waits until there are none.
+    pub(super) async fn gone(&self) {
+        let mut count = self.count.subscribe();
+        // `self` holds the sender, so this fails never.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for ClientPermit {
+    fn drop(&mut self) {
+        let mut state = self.clients.state.lock();
+        if let Some(own) = state.keys.get_mut(&self.key) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                state.keys.remove(&self.key);
+            }
+        }
+        self.clients.count.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: PublicKey = PublicKey([1; 32]);
+    const B: PublicKey = PublicKey([2; 32]);
+    const C: PublicKey = PublicKey([3; 32]);
+
+    #[tokio::test]
+    async fn one_key_leaves_room_for_others() {
+        let clients = Clients::new(ClientLimits { all: 4, per_key: 2 });
+        let mut held: Vec<_> = (0..2).map(|_| clients.admit(&A).expect("room")).collect();
+        let failure = clients.admit(&A).expect_err("as many as it may");
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        assert!(failure.text.contains("this key has 2"), "{}", failure.text);
+        held.extend((0..2).map(|_| clients.admit(&B).expect("room")));
+        let failure = clients.admit(&C).expect_err("as many as there may be");
+        assert!(failure.text.contains("has 4 clients"), "{}", failure.text);
+        drop(held.remove(0));
+        held.push(clients.admit(&A).expect("room again"));
+        assert_eq!(clients.drain(), 4);
+        drop(held.remove(0));
+        let failure = clients.admit(&C).expect_err("no new ones");
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        assert!(failure.text.contains("about to end"), "{}", failure.text);
+        drop(held);
+        clients.gone().await;
+        assert!(clients.state.lock().keys.is_empty());
+    }
+}

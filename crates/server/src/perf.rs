@@ -1,0 +1,80 @@
+//! A server that only measures.
+
+use std::sync::Arc;
+
+use packtrain_units::Duration;
+
+use super::{AccessRules, ClientLimits, Listening, Served, run_server};
+use packtrain_identity::config::Dirs;
+use packtrain_identity::keys;
+use packtrain_identity::tickets::TicketBook;
+use packtrain_runtime::permissions::Allowed;
+use packtrain_service::history;
+use packtrain_service::{
+    NodeError, Notice, NoticeLevel, PerfOutcome, PerfReporter, PerfServerRequest,
+};
+
+/// Listens for tests.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+    let dirs = Dirs::from_env()?;
+    let rules = AccessRules {
+        kind: "perf",
+        root: None,
+        authorized: request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys()),
+        tickets: TicketBook::new(dirs.tickets()),
+        base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
+    };
+    let identity = keys::identity()?;
+    let (history, keep) = (request.history.clone(), request.history);
+    // None: no more will come, whatever clients that do not end still hold.
+    let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
+    let last = tell.clone();
+    let done = Arc::new(move |served| {
+        let _ = tell.send(Some(served));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (peer, elapsed, result, row) in told.into_iter().map_while(|served| served) {
+                let outcome = match result {
+                    Ok((_, moved)) => PerfOutcome {
+                        transport: moved.shares.first().map_or_else(String::new, |s| s.0.clone()),
+                        bytes: moved.shares.iter().map(|s| s.1).sum(),
+                        elapsed,
+                        retransmitted: moved.retransmitted,
+                        rtt: moved.rtt,
+                        held_by: moved.held.map(|by| by.word().to_owned()),
+                        ..PerfOutcome::default()
+                    },
+                    Err(failure) => {
+                        PerfOutcome { elapsed, failure: Some(failure), ..PerfOutcome::default() }
+                    }
+                };
+                reporter.finished(&peer, &outcome);
+                if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
+                    reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+                }
+            }
+        });
+        let ended = run_server(
+            &identity,
+            rules,
+            &Listening {
+                address: &request.listen,
+                ticket: request.ticket_file.map(|path| (path, request.ticket_lifetime)),
+                stop: request.stop,
+                clients: request.tests,
+                limits: ClientLimits::default(),
+                drain: Duration::ZERO,
+                ready: &|address, print| reporter.listening(address, Some(print)),
+                notice: &|notice| reporter.notice(&notice),
+                done,
+                history,
+            },
+        );
+        let _ = last.send(None);
+        ended
+    })
+}

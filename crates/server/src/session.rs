@@ -1,0 +1,236 @@
+//! One session of a called end: the answer to one caller, over ssh or to a server, and what it asks.
+
+use packtrain_net::tcp::tune::check_congestion;
+use packtrain_transfer::message::{Message, Open, Opened, Role};
+use packtrain_transfer::{Failure, FailureKind, Outcome};
+
+use packtrain_perf as perf;
+use packtrain_runtime::control::Control;
+use packtrain_runtime::handshake::{self, Ask};
+use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::session::{Observer, Stop};
+use packtrain_runtime::sink::{self, Destination, SinkSetup};
+use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
+use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
+use packtrain_service::TransportChoice;
+use packtrain_service::address_policy::DialPolicy;
+use packtrain_service::ceilings::Ceilings;
+
+/// Answers one caller and does what it asks.
+pub(crate) fn serve(
+    control: Control,
+    mut hints: Hints,
+    admit: impl FnOnce(&Ask) -> Result<Allowed, Failure>,
+    observer: &dyn Observer,
+    stop: Stop,
+) -> Result<(Outcome, Moved), Failure> {
+    let open = handshake::answer(&control, &stop)?;
+    let refuse = |failure: Failure| {
+        control.tx.send(&Message::Refused(failure.clone()));
+        failure
+    };
+    let admitted = Ask::decode(&open.channel).and_then(|ask| {
+        let allowed = admit(&ask)?;
+        check(&open, &ask, &allowed)?;
+        check_transports(&ask, &allowed.ceilings, &ask.ceilings)?;
+        Ok((ask, allowed))
+    });
+    let (ask, allowed) = admitted.map_err(refuse)?;
+    if !ask.peer.is_empty() {
+        // The data's other end is not the caller.
+        hints.peer.clear();
+        let own_user = matches!(allowed.dial, DialPolicy::CallersChoice);
+        let to = if own_user { &mut hints.peer } else { &mut hints.named };
+        to.clone_from(&ask.peer);
+    }
+    hints.dial.clone_from(&allowed.dial);
+    let far = hints.peer.first().or(hints.named.first());
+    let far = far.map(|address| address.to_canonical().to_string());
+    let mut plan = ask.plan(hints, &allowed, &ask.ceilings, open.options.rate_bps);
+    if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
+        plan.earlier = observer.earlier(&far);
+    }
+    observer.asked(&open, ask.perf.as_ref().map(|test| test.parallel), plan.choice.name());
+    control.tx.send(&Message::Opened(Opened { channel: allowed.ceilings.encode() }));
+    if let Some(test) = &ask.perf {
+        let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
+        let parallel = allowed.ceilings.and(&ask.ceilings).streams;
+        let done = perf::called(control, plan, open.role, (test, parallel), stop);
+        return done.map(|moved| (empty, moved));
+    }
+    let tx = control.tx.clone();
+    let ended = match open.role {
+        Role::Sink => {
+            let transports = SinkTransports::new(plan, control.tx.clone());
+            let destination = Destination {
+                path: open.paths.into_iter().next().unwrap_or_default(),
+                confined: allowed.root.clone(),
+                sources: ask.sources as usize,
+                names: open.sources,
+                owners: allowed.owners,
+            };
+            let options = open.options;
+            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
+        }
+        Role::Source => {
+            let transports = SourceTransports::new(plan);
+            let spec = match &allowed.root {
+                Some(root) => SourceSpec::Confined(root.clone(), open.paths),
+                None => SourceSpec::Paths(open.paths),
+            };
+            let options = open.options;
+            source::run(SourceSetup { control, options, spec, observer, transports, stop })
+        }
+    };
+    tx.close();
+    Ok(ended)
+}
+
+/// What was asked for must be allowed by both policies: this is told, rather than tried in vain.
+fn check_transports(ask: &Ask, own: &Ceilings, caller: &Ceilings) -> Result<(), Failure> {
+    let choice = ask.transport();
+    if choice.fits(own.transports.as_ref()) && choice.fits(own.and(caller).transports.as_ref()) {
+        return Ok(());
+    }
+    let list = |ceilings: &Ceilings| match &ceilings.transports {
+        Some(names) => names.join(", "),
+        None => "all".to_owned(),
+    };
+    let text = match choice {
+        TransportChoice::Auto => format!(
+            "policy leaves no transport for --transport auto: the server's allows {}, the \
+             caller's {}",
+            list(own),
+            list(caller)
+        ),
+        choice => format!(
+            "the server's policy does not allow --transport {}: it allows {}",
+            choice.name(),
+            list(own)
+        ),
+    };
+    Err(Failure::new(FailureKind::NotAuthorised, text))
+}
+
+fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {
+    let denied = |text: &str| Err(Failure::new(FailureKind::NotAuthorised, text));
+    if let (Some(name), Role::Source) = (&ask.more.tcp_cc, open.role) {
+        check_congestion(name).map_err(|e| Failure::new(FailureKind::Usage, e.to_string()))?;
+    }
+    if allowed.perf_only && ask.perf.is_none() {
+        return denied("this server only measures: use packtrain perf client");
+    }
+    if ask.perf.is_some() {
+        return Ok(());
+    }
+    let writes = open.role == Role::Sink && !open.options.verify && !open.options.dry_run;
+    if allowed.read_only && writes {
+        return denied("this key or server is read-only: nothing may be written there");
+    }
+    if open.paths.is_empty() || (open.role == Role::Sink && open.paths.len() != 1) {
+        return Err(Failure::new(FailureKind::Protocol, "the request names no paths"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
+    use packtrain_transfer::message::Options;
+
+    use super::*;
+    use packtrain_runtime::control::{Incoming, pair};
+    use packtrain_runtime::transports::offer::{Offer, Word};
+    use packtrain_service::StopHandle;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn file(&self, _: &[u8], _: &packtrain_transfer::FileReport) {}
+        fn source(&self, _: &packtrain_transfer::SourceTotals) {}
+        fn sink(&self, _: &packtrain_transfer::SinkTotals) {}
+        fn transport(&self, _: &str) {}
+        fn notice(&self, _: &packtrain_service::Notice) {}
+    }
+
+    /// Two UDP sockets of one port, at 127.0.0.1 and 127.0.0.2.
+    fn two_places() -> (UdpSocket, UdpSocket, u16) {
+        for _ in 0..100 {
+            let one = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            let port = one.local_addr().expect("bound").port();
+            if let Ok(two) = UdpSocket::bind(("127.0.0.2", port)) {
+                return (one, two, port);
+            }
+        }
+        panic!("no port is free at both addresses");
+    }
+
+    /// A called source whose caller says that the data's other end is at `peer`, and whose offer names
+    /// `offered`: just the wanted ones of the two places get datagrams.
+    fn dials(allowed: Allowed, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
+        let ips = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().expect("an address")).collect()
+        };
+        let (one, two, port) = two_places();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("f"), "text").expect("fine");
+        let (near, far) = pair().expect("sockets");
+        let stop = StopHandle::new();
+        let hints = Hints { peer: ips(&["127.0.0.1"]), ..Hints::default() };
+        let called = {
+            let stop = Stop::of_called_end(stop.clone());
+            std::thread::spawn(move || serve(far, hints, |_| Ok(allowed), &Nobody, stop))
+        };
+        let ask = Ask { choice: 1, peer: ips(peer), ..Ask::default() };
+        let open = Open {
+            role: Role::Source,
+            paths: vec![dir.path().join("f").into_os_string().into_encoded_bytes()],
+            sources: None,
+            options: Options::default(),
+            channel: ask.encode(),
+        };
+        handshake::call(&near, open, &Stop::new(stop.clone())).expect("it agrees");
+        let theirs = Offer { addresses: ips(offered), udp: vec![port], ..Offer::default() };
+        near.tx.send(&Message::Channel(theirs.encode()));
+        // It tries all addresses in each round: after some rounds at one, the other has had its own.
+        let mut buffer = [0; 2048];
+        let mut count = |socket: &UdpSocket, wanted: bool| {
+            let wait = std::time::Duration::from_millis(if wanted { 20_000 } else { 700 });
+            socket.set_read_timeout(Some(wait)).expect("fine");
+            (0..4).take_while(|_| socket.recv(&mut buffer).is_ok()).count() > 0
+        };
+        let (mut first, mut second) = (false, false);
+        // The one that is wanted comes first, so that there was time for the other.
+        for place in [wanted.1, !wanted.1] {
+            if place { second = count(&two, wanted.1) } else { first = count(&one, wanted.0) }
+        }
+        assert_eq!((first, second), wanted, "peer {peer:?}, offered {offered:?}");
+        while let Ok(incoming) = near.rx.try_recv() {
+            if let Incoming::Message(Message::Channel(bytes)) = incoming {
+                assert!(Word::decode(&bytes).is_some());
+            }
+        }
+        stop.request(15);
+        drop(near);
+        let _ = called.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_called_end_connects_to_its_caller_whatever_the_offer_says() {
+        dials(Allowed::default(), &[], &["127.0.0.2"], (true, false));
+        // Nor where the caller says the other end of the data is: at a server its word does not count.
+        dials(Allowed::default(), &["127.0.0.2"], &["127.0.0.2"], (false, false));
+    }
+
+    #[test]
+    fn a_called_end_connects_where_its_own_rules_or_its_own_user_say() {
+        let rules = DialPolicy::Rules(["127.0.0.2".parse().expect("a rule")].into());
+        let ruled = Allowed { dial: rules, ..Allowed::default() };
+        dials(ruled.clone(), &[], &["127.0.0.2"], (true, true));
+        dials(ruled, &["127.0.0.2"], &[], (false, true));
+        let own = Allowed { dial: DialPolicy::CallersChoice, ..Allowed::default() };
+        dials(own.clone(), &["127.0.0.2"], &[], (false, true));
+        dials(own, &[], &["127.0.0.2"], (true, false));
+    }
+}

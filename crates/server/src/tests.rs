@@ -1,0 +1,90 @@
+//! The server in this process, and callers that do as they like.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration as StdDuration;
+
+use packtrain_net::tcp::tls::{any_name, client_config};
+use tokio::io::AsyncReadExt;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+/// More than any of this takes on a busy machine, and less than silent clients have.
+const LIMIT: StdDuration = StdDuration::from_secs(20);
+
+fn rules(dir: &std::path::Path) -> AccessRules {
+    AccessRules {
+        kind: "serve",
+        root: Some(dir.to_path_buf()),
+        authorized: dir.join("authorized_keys"),
+        tickets: TicketBook::new(dir.join("tickets")),
+        base: Allowed::default(),
+    }
+}
+
+/// Runs `with` beside a server at the address that it is given.
+fn beside_a_server(with: impl FnOnce(SocketAddr)) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let stop = StopHandle::new();
+    let (ready, listens) = crossbeam_channel::bounded(1);
+    std::thread::scope(|scope| {
+        let server = scope.spawn({
+            let (stop, rules) = (stop.clone(), rules(dir.path()));
+            move || {
+                let listening = Listening {
+                    address: "127.0.0.1:0",
+                    ticket: None,
+                    stop,
+                    clients: None,
+                    limits: ClientLimits::default(),
+                    drain: Duration::ZERO,
+                    ready: &|address, _| {
+                        let _ = ready.send(address);
+                    },
+                    notice: &|_| {},
+                    done: Arc::new(|_| {}),
+                    history: Keep::default(),
+                };
+                run_server(&Identity::generate(entropy::bytes()), rules, &listening)
+            }
+        });
+        with(listens.recv_timeout(LIMIT).expect("it listens"));
+        stop.request(15);
+        server.join().expect("no panic").expect("it ends in order");
+    });
+}
+
+#[test]
+fn clients_that_are_silent_after_the_tls_handshake_keep_nobody_out() {
+    beside_a_server(|address| {
+        let identity = Identity::generate(entropy::bytes());
+        let config = client_config(&identity, Arc::new(|_| true)).expect("a configuration");
+        let connector = TlsConnector::from(config);
+        let connect = async || {
+            let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).await?;
+            connector.connect(any_name(), socket).await
+        };
+        executor::handle().block_on(async {
+            let mut silent = Vec::new();
+            for _ in 0..MAX_UNAUTHENTICATED_PER_NETWORK + 8 {
+                silent.push(connect().await.expect("nobody is refused"));
+            }
+            // The oldest are closed: after the greeting comes the end.
+            for stream in &mut silent[..8] {
+                let mut greeting = Vec::new();
+                let ended = tokio::time::timeout(LIMIT, stream.read_to_end(&mut greeting)).await;
+                assert!(ended.is_ok(), "an old one is still there");
+            }
+            // And not because their time was over: that of the next ones would be too.
+            let (mut next, mut greeting) = (silent.remove(8), Vec::new());
+            let soon = StdDuration::from_millis(50);
+            let ended = tokio::time::timeout(soon, next.read_to_end(&mut greeting)).await;
+            assert!(ended.is_err(), "one that is not among the oldest was closed");
+            // The newest is answered.
+            let mut newest = silent.pop().expect("there are some");
+            let mut greeting = [0; 8];
+            let heard = tokio::time::timeout(LIMIT, newest.read_exact(&mut greeting)).await;
+            heard.expect("in time").expect("a greeting");
+        });
+    });
+}

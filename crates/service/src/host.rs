@@ -1,0 +1,35 @@
+//! Hosts and ports as users write them, and their addresses.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// The address to listen at that `text` names.
+///
+/// # Errors
+/// For people: what to write instead.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let with_host = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    let found = with_host.to_socket_addrs().map(|mut all| all.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        _ => Err(format!("`{text}` is no place to listen: write ADDRESS:PORT, such as [::]:7876")),
+    }
+}
+
+/// A host and a port, written `HOST:PORT`.
+pub fn split_host(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then_some(())?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// The addresses of a name, none if it has none.
+pub fn lookup(name: &str) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    for address in (name, 0).to_socket_addrs().into_iter().flatten() {
+        if !found.contains(&address.ip()) {
+            found.push(address.ip());
+        }
+    }
+    found
+}

@@ -1,0 +1,44 @@
+//! What the services of packtrain share: requests and what becomes of them, reports, limits, places,
+//! the history, and the evidence that the ends of a transfer collect of themselves.
+//!
+//! Every entry point takes one request and a reporter, and blocks until the work is over. A request
+//! carries a [`StopHandle`], through which a signal handler asks for an orderly end. `Err` is for what
+//! failed before a transfer existed; afterwards the failure is in the outcome.
+
+pub mod address_policy;
+pub mod ceilings;
+pub mod cipher;
+pub mod evidence;
+pub mod executor;
+pub mod history;
+pub mod host;
+pub mod location;
+pub mod paths;
+pub mod unauthenticated;
+pub mod weburl;
+
+mod error;
+mod perf;
+mod report;
+mod request;
+mod served;
+mod stop;
+mod streams;
+
+pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
+pub use packtrain_transfer::message::{Options, Resume, Summary};
+pub use packtrain_transfer::{Failure, FailureKind, FileReport};
+pub use perf::{
+    CpuUse, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter, PerfServerRequest,
+};
+pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+pub use request::{
+    CpRequest, HopTransport, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice,
+    TransportShare,
+};
+pub use served::{Direction, ServeReporter, ServedTransfer};
+pub use stop::StopHandle;
+pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
+
+pub use crate::location::{Location, LocationError};
+pub use packtrain_identity::keys::{KeyError, KeyInfo};

@@ -1,0 +1,207 @@
+//! Connections whose peer is not authenticated yet: how many a listening process holds at a time,
+//! in all and of one network, and which one is closed when there are too many.
+//!
+//! A new connection is never refused. Where its network has as many as it may, the oldest of that
+//! network is closed; where there are too many in all, the oldest of the network that has the most.
+//! So idle connections keep nobody out, and those of one host evict only each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// The connections of one listening process.
+#[derive(Debug)]
+pub struct Unauthenticated {
+    /// Connections at a time.
+    max: usize,
+    /// Connections of one network at a time.
+    max_per_network: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    /// By the order in which they came.
+    connections: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+    networks: BTreeMap<IpAddr, BTreeSet<u64>>,
+}
+
+/// One connection; it counts until this is dropped.
+#[derive(Debug)]
+pub struct UnauthenticatedPeer {
+    all: Arc<Unauthenticated>,
+    number: u64,
+}
+
+/// Tells that a connection is to be closed in favour of a newer one.
+#[derive(Debug)]
+pub struct Eviction(oneshot::Receiver<()>);
+
+impl Eviction {
+    /// Waits until the connection is to be closed; for ever once its [`UnauthenticatedPeer`] is
+    /// dropped.
+    pub async fn wait(self) {
+        if self.0.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Unauthenticated {
+    /// Room for `max` connections, `max_per_network` of them from one network; each at least one.
+    pub fn new(max: usize, max_per_network: usize) -> Arc<Self> {
+        let (max, max_per_network) = (max.max(1), max_per_network.max(1));
+        Arc::new(Self { max, max_per_network, table: Mutex::default() })
+    }
+
+    /// Counts a new connection from `address`, and evicts another where that is one too many.
+    pub fn register(self: &Arc<Self>, address: IpAddr) -> (UnauthenticatedPeer, Eviction) {
+        let network = network(address);
+        let mut table = self.table.lock();
+        let own = table.networks.get(&network).filter(|own| own.len() >= self.max_per_network);
+        let victim = match own.and_then(|own| own.first()) {
+            Some(oldest) => Some(*oldest),
+            None if table.connections.len() >= self.max => table.oldest_of_largest(),
+            None => None,
+        };
+        if let Some(victim) = victim
+            && let Some(evict) = table.remove(victim)
+        {
+            // Whoever does not wait for it has ended already.
+            let _ = evict.send(());
+        }
+        let (evict, eviction) = oneshot::channel();
+        let number = table.next;
+        table.next += 1;
+        table.connections.insert(number, (network, evict));
+        table.networks.entry(network).or_default().insert(number);
+        (UnauthenticatedPeer { all: Arc::clone(self), number }, Eviction(eviction))
+    }
+}
+
+impl Table {
+    fn remove(&mut self, number: u64) -> Option<oneshot::Sender<()>> {
+        let (network, evict) = self.connections.remove(&number)?;
+        if let Some(own) = self.networks.get_mut(&network) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.networks.remove(&network);
+            }
+        }
+        Some(evict)
+    }
+
+    /// The oldest connection of the network with the most; among equals the oldest of all.
+    fn oldest_of_largest(&self) -> Option<u64> {
+        let largest = self.networks.values().map(BTreeSet::len).max()?;
+        let equals = self.networks.values().filter(|own| own.len() == largest);
+        equals.filter_map(|own| own.first().copied()).min()
+    }
+}
+
+impl Drop for UnauthenticatedPeer {
+    fn drop(&mut self) {
+        self.all.table.lock().remove(self.number);
+    }
+}
+
+/// What one host has of addresses: one of IPv4, a /64 of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => {
+            let [a, b, c, d, ..] = six.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        four => four,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn is_evicted(eviction: &mut Eviction) -> bool {
+        eviction.0.try_recv().is_ok()
+    }
+
+    #[test]
+    fn a_network_with_too_many_loses_its_own_oldest() {
+        let all = Unauthenticated::new(8, 3);
+        let (_other, mut other) = all.register(at("2001:db8:0:1::1"));
+        let mut own: Vec<_> =
+            (1..=3).map(|n| all.register(at(&format!("2001:db8::{n}")))).collect();
+        assert!(own.iter_mut().all(|(_, eviction)| !is_evicted(eviction)));
+        let (_newest, mut newest) = all.register(at("2001:db8::ffff:1"));
+        let evicted: Vec<bool> = own.iter_mut().map(|(_, eviction)| is_evicted(eviction)).collect();
+        assert_eq!(evicted, [true, false, false], "the oldest of the same /64");
+        assert!(!is_evicted(&mut newest) && !is_evicted(&mut other));
+        // Who is authenticated, or gone, is nobody's victim any more and leaves room.
+        let (second, mut eviction) = own.remove(1);
+        drop(second);
+        let (_more, _) = all.register(at("2001:db8::9"));
+        assert!(!is_evicted(&mut eviction) && !is_evicted(&mut own[1].1));
+    }
+
+    #[test]
+    fn where_there_are_too_many_the_largest_network_loses() {
+        let all = Unauthenticated::new(4, 3);
+        let (_first, mut first) = all.register(at("192.0.2.1"));
+        let (_a, mut a) = all.register(at("192.0.2.2"));
+        let (_b, mut b) = all.register(at("::ffff:192.0.2.2"));
+        let (_last, mut last) = all.register(at("192.0.2.3"));
+        let (_new, mut new) = all.register(at("192.0.2.4"));
+        assert!(is_evicted(&mut a), "the oldest of the network with two");
+        assert!([&mut first, &mut b, &mut last, &mut new].into_iter().all(|e| !is_evicted(e)));
+        let (_newer, _) = all.register(at("192.0.2.5"));
+        assert!(is_evicted(&mut first), "among equals the oldest of all");
+    }
+
+    #[tokio::test]
+    async fn an_eviction_wakes_who_waits_and_never_who_was_let_in() {
+        let all = Unauthenticated::new(1, 1);
+        let (_victim, eviction) = all.register(at("192.0.2.1"));
+        let waiter = tokio::spawn(eviction.wait());
+        let (admitted, eviction) = all.register(at("192.0.2.1"));
+        waiter.await.expect("it was evicted");
+        drop(admitted);
+        let (_next, _) = all.register(at("192.0.2.1"));
+        let mut waits = std::pin::pin!(eviction.wait());
+        assert!(futures_poll(waits.as_mut()).is_pending());
+    }
+
+    fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+
+    proptest! {
+        /// However connections come and go: both bounds hold, and what is counted is what is held.
+        #[test]
+        fn the_bounds_hold(events in prop::collection::vec((0u8..6, any::<bool>()), 0..200)) {
+            let all = Unauthenticated::new(7, 3);
+            let mut held: Vec<(UnauthenticatedPeer, Eviction)> = Vec::new();
+            for (host, comes) in events {
+                if comes || held.is_empty() {
+                    held.push(all.register(IpAddr::from([192, 0, 2, host])));
+                } else {
+                    held.remove(usize::from(host) % held.len());
+                }
+                held.retain_mut(|(_, eviction)| !is_evicted(eviction));
+                let table = all.table.lock();
+                prop_assert_eq!(table.connections.len(), held.len());
+                prop_assert!(held.len() <= 7);
+                prop_assert!(table.networks.values().all(|own| (1..=3).contains(&own.len())));
+                prop_assert_eq!(table.networks.values().map(BTreeSet::len).sum::<usize>(), held.len());
+            }
+        }
+    }
+}

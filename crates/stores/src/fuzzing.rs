@@ -1,0 +1,185 @@
+//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//!
+//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
+//! or memory without bound is a finding.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use packtrain_units::Duration;
+use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2, ListParts};
+
+use super::answer::{self, LONGEST_PAUSE, Trouble, Version};
+use super::s3::{self, profile};
+use super::sums::Sum;
+use super::wire;
+
+/// Headers of an answer, `name: value` a line, behind a byte for the status.
+pub fn http_answer(data: &[u8]) {
+    let Some((&status, text)) = data.split_first() else { return };
+    let mut headers = HeaderMap::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let Some(at) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+            && headers.len() < 64
+        {
+            headers.append(name, value);
+        }
+    }
+    if let Some((first, last, total)) = answer::content_range(&headers) {
+        assert!(first <= last && total.is_none_or(|total| last < total));
+        assert_eq!(answer::unsatisfied_size(&headers), None);
+    }
+    let _ = (answer::length(&headers), answer::check_encoding(&headers, "x").is_ok());
+    let now = Duration::from_secs(1_763_800_000);
+    let status = StatusCode::from_u16(300 + u16::from(status)).expect("three digits");
+    if let Trouble::Later(_, Some(pause)) = answer::refusal("x", status, &headers, now) {
+        assert!(pause <= LONGEST_PAUSE, "a pause of {pause}");
+    }
+    let version = Version::of(&headers);
+    assert!(version.agrees(&version) && version.mtime().nanos < 1_000_000_000);
+    if let Some(condition) = version.condition() {
+        assert!(version.is_known() && !condition.starts_with("W/"));
+    }
+    for sum in [Sum::of_web(&headers), Sum::of_store(&headers)].into_iter().flatten() {
+        assert!(sum.is_whole(), "a digest of {} that is cut", sum.name());
+    }
+}
+
+/// Headers that are read, each alone.
+pub fn http_answer_seeds() -> Vec<Vec<u8>> {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    [
+        "\x00content-range: bytes 5-9/20\ncontent-length: 5\netag: \"a\"".to_owned(),
+        "\x74content-range: bytes */7\nretry-after: 7".to_owned(),
+        format!("\x7fretry-after: {date}\nlast-modified: {date}\netag: W/\"b\""),
+        "\x01repr-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:, md5=:AAAA:"
+            .to_owned(),
+        "\x02digest: sha=2jmj7l5rSw0yVb/vlWAYkK/YBwk=\ncontent-encoding: gzip".to_owned(),
+        "\x03x-amz-checksum-crc64nvme: rosUhgp5mIg=\nx-amz-checksum-type: COMPOSITE".to_owned(),
+        "\x04etag: \"d41d8cd98f00b204e9800998ecf8427e\"\nx-amz-server-side-encryption: AES256"
+            .to_owned(),
+    ]
+    .map(String::into_bytes)
+    .to_vec()
+}
+
+/// The answer of a proxy to CONNECT: nothing behind its end is read, and it has an end.
+pub fn proxy_answer(data: &[u8]) {
+    let mut rest = data;
+    let answered = {
+        let mut reading = pin!(wire::proxy_answer(&mut rest, "host:443"));
+        match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => answered,
+            Poll::Pending => panic!("memory is always ready"),
+        }
+    };
+    let read = data.len() - rest.len();
+    assert!(read <= wire::LONGEST_ANSWER + 1);
+    let end = data.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+    if answered.is_ok() {
+        assert_eq!(Some(read), end);
+    } else if let Err(Trouble::Later(text, _)) = answered {
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+    }
+}
+
+/// A way through, a refusal, a request for a password.
+pub fn proxy_answer_seeds() -> Vec<Vec<u8>> {
+    let all: [&[u8]; 4] = [
+        b"HTTP/1.1 200 Connection established\r\n\r\n\x16\x03\x01",
+        b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n",
+        b"HTTP/1.0 503 \x1b[31m busy\r\nServer: x\r\n\r\nbody",
+        b"\r\n\r\n",
+    ];
+    all.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Documents of a store: lists of objects and of parts, a begun upload, an error.
+pub fn s3_document(data: &[u8]) {
+    if let Some(code) = s3::code(data) {
+        assert!(code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Some(date) = s3::http_date(text) {
+        assert!(answer::seconds(&date).is_some(), "{date}");
+    }
+    if let Ok(page) = ListObjectsV2::parse_response(text) {
+        assert!(page.contents.len() <= data.len());
+        for one in page.contents {
+            if let Some(date) = one.last_modified.as_deref().and_then(s3::http_date) {
+                assert!(answer::seconds(&date).is_some(), "{date}");
+            }
+            let version = Version { etag: one.etag, modified: None };
+            assert!(version.mtime().nanos < 1_000_000_000);
+        }
+    }
+    if let Ok(page) = ListParts::parse_response(text) {
+        assert!(page.parts.len() <= data.len());
+    }
+    if let Ok(created) = CreateMultipartUpload::parse_response(text) {
+        assert!(created.upload_id().len() <= data.len());
+    }
+}
+
+/// One document of each kind.
+pub fn s3_document_seeds() -> Vec<Vec<u8>> {
+    let ns = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
+    [
+        format!(
+            "<?xml version=\"1.0\"?><ListBucketResult {ns}><Name>b</Name><Prefix>p/</Prefix>\
+             <KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>\
+             <NextContinuationToken>t</NextContinuationToken><Contents><Key>p/a&amp;b</Key>\
+             <LastModified>2024-02-29T23:59:59.000Z</LastModified><ETag>\"x\"</ETag>\
+             <Size>5</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>"
+        ),
+        format!(
+            "<ListPartsResult {ns}><Bucket>b</Bucket><Key>k</Key><UploadId>u</UploadId>\
+             <PartNumberMarker>0</PartNumberMarker><NextPartNumberMarker>2</NextPartNumberMarker>\
+             <MaxParts>2</MaxParts><IsTruncated>true</IsTruncated><Part><PartNumber>1</PartNumber>\
+             <LastModified>2024-02-29T23:59:59Z</LastModified><ETag>\"x\"</ETag><Size>5</Size>\
+             </Part></ListPartsResult>"
+        ),
+        format!(
+            "<InitiateMultipartUploadResult {ns}><Bucket>b</Bucket><Key>k</Key>\
+             <UploadId>u</UploadId></InitiateMultipartUploadResult>"
+        ),
+        "<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code></Error>".to_owned(),
+        "2024-02-29T23:59:59Z".to_owned(),
+        "9999-12-31T23:59:59Z".to_owned(),
+        "9999-12-31T99:99:99Z".to_owned(),
+    ]
+    .map(String::into_bytes)
+    .to_vec()
+}
+
+/// The two files of AWS's programs, a zero byte between them, and the names that they are asked for.
+pub fn s3_profile(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (secrets, config) = text.split_once('\0').unwrap_or((&text, ""));
+    for named in [None, Some("other")] {
+        let env = |name: &str| named.filter(|_| name == "AWS_PROFILE").map(str::to_owned);
+        let Ok(found) = profile::Settings::from_all(&env, secrets, config) else { continue };
+        let lines = |value: &Option<String>| value.as_ref().is_none_or(|v| !v.contains('\n'));
+        assert!(lines(&found.region) && lines(&found.endpoint));
+        if let Some(credentials) = found.credentials {
+            assert!(secrets.contains(credentials.key()) || config.contains(credentials.key()));
+        }
+    }
+}
+
+/// Both files, with a default section and a named one.
+pub fn s3_profile_seeds() -> Vec<Vec<u8>> {
+    [
+        "[default]\naws_access_key_id = A\naws_secret_access_key=a=b\n\n[ other ]\n\
+         aws_access_key_id=B\naws_secret_access_key=b\naws_session_token=t\n\0# c\n[default]\n\
+         region = eu-1\n[profile other]\nendpoint_url = http://here:9000\ns3 =\n  x = y\n",
+        "[other]\naws_access_key_id=B\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}

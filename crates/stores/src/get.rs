@@ -1,0 +1,247 @@
+//! One request and what comes of it.
+
+use hyper::body::Incoming;
+use hyper::{Method, Response, StatusCode};
+use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, EntryId, digest};
+use packtrain_os::clock;
+use packtrain_transfer::FailureKind;
+use packtrain_transfer::message::PieceDigest;
+use packtrain_units::{ByteCount, Offset};
+
+use super::answer::{self, Trouble, Version};
+use super::body::Outgoing;
+use super::ledger::Run;
+use super::lines::{FetchNews, Shared};
+use super::remote::Remote;
+use super::wire::{self, Connection};
+use packtrain_runtime::transports::LineId;
+
+/// A run on its way.
+pub(super) struct Get<'a> {
+    shared: &'a Shared,
+    line: LineId,
+    object: &'a Remote,
+    run: &'a Run,
+    /// The file's size.
+    size: u64,
+    block: Vec<u8>,
+    /// Where in the file the block begins.
+    at: u64,
+}
+
+impl<'a> Get<'a> {
+    pub(super) fn new(shared: &'a Shared, line: LineId, object: &'a Remote, run: &'a Run) -> Self {
+        let size = object.size.unwrap_or_default().get();
+        Self { shared, line, object, run, size, block: Vec::new(), at: run.file_at }
+    }
+
+    /// Fetches the run as far as it is this stream's.
+    pub(super) async fn go(mut self, held: &mut Option<Connection>) -> Result<(), Trouble> {
+        let end = self.run.file_at + self.run.range.end.since(self.run.range.start).get();
+        let part = self.object.ranges.then_some(self.run.file_at..end);
+        let mut again = false;
+        let (answer, end) = loop {
+            let (url, headers) = self.object.request(part.as_ref());
+            let connection = self.shared.connection(self.line, held, &url).await?;
+            let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
+            match self.check(&answer, part.as_ref()) {
+                Ok(()) => break (answer, end),
+                Err(trouble) if !again && is_stale(&answer) => {
+                    *held = None;
+                    if !self.object.find_again(&self.shared.client).await? {
+                        return Err(trouble);
+                    }
+                    again = true;
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        };
+        let mut body = answer.into_body();
+        let done = self.take(&mut body, end).await?;
+        if !done {
+            // The rest is somebody else's; the connection is in the middle of it.
+            *held = None;
+        }
+        Ok(())
+    }
+
+    /// Whether the answer is what was asked for, of the version that was asked for.
+    fn check(
+        &self,
+        answer: &Response<Incoming>,
+        part: Option<&std::ops::Range<u64>>,
+    ) -> Result<(), Trouble> {
+        let (status, headers) = (answer.status(), answer.headers());
+        let name = &self.object.name;
+        let changed = || Trouble::never(FailureKind::Changed, answer::changed(name));
+        match (status, part) {
+            (StatusCode::PARTIAL_CONTENT, Some(part)) => {
+                let range = answer::content_range(headers);
+                let Some((first, last, total)) = range else {
+                    return Err(self.odd("sends no single range"));
+                };
+                if total.is_some_and(|total| total != self.size) {
+                    return Err(changed());
+                }
+                if (first, last + 1) != (part.start, part.end) {
+                    return Err(self.odd("gives another range than was asked for"));
+                }
+                if answer::length(headers).is_some_and(|n| n != part.end - part.start) {
+                    return Err(self.odd("gives a range of another length than it says"));
+                }
+            }
+            (StatusCode::OK, None) => {
+                if answer::length(headers).is_some_and(|length| length != self.size) {
+                    return Err(changed());
+                }
+            }
+            // The condition did not hold, or ranges are ignored from now on: either way these are
+            // not the bytes of the range.
+            (StatusCode::OK, Some(_)) => {
+                let same = self.object.version.agrees(&Version::of(headers))
+                    && answer::length(headers).is_none_or(|length| length == self.size);
+                if !same {
+                    return Err(changed());
+                }
+                let text = format!("{name}: the server stopped giving ranges");
+                return Err(Trouble::later(text));
+            }
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some(_)) => return Err(changed()),
+            _ => return Err(answer::refusal(name, status, headers, clock::wall())),
+        }
+        answer::check_encoding(headers, name)?;
+        if self.object.version.agrees(&Version::of(headers)) { Ok(()) } else { Err(changed()) }
+    }
+
+    fn odd(&self, what: &str) -> Trouble {
+        let text = format!("{}: the server {what}", self.object.name);
+        Trouble::never(FailureKind::Protocol, text)
+    }
+
+    /// Takes the body up to `end` of the file; false if the run ended before.
+    async fn take(&mut self, body: &mut Incoming, end: u64) -> Result<bool, Trouble> {
+        while let Some(bytes) = wire::next(body, &self.object.name).await? {
+            self.shared.pace(bytes.len()).await;
+            let mut bytes = &bytes[..];
+            while !bytes.is_empty() {
+                let block_end = (self.at + BLOCK.get()).min(end);
+                let missing = (block_end - self.at) as usize - self.block.len();
+                if missing == 0 {
+                    return Err(self.odd("sends more than it said"));
+                }
+                let now = bytes.len().min(missing);
+                self.block.extend_from_slice(&bytes[..now]);
+                bytes = &bytes[now..];
+                if now == missing && !self.full(block_end).await {
+                    return Ok(self.at == end);
+                }
+            }
+        }
+        if self.at == end {
+            return Ok(true);
+        }
+        Err(Trouble::later(format!("{}: the connection ended too early", self.object.name)))
+    }
+
+    /// A block is complete; whether the run goes on behind it.
+    async fn full(&mut self, block_end: u64) -> bool {
+        let start = self.run.range.start + ByteCount(self.at - self.run.file_at);
+        let range = start..start + ByteCount(block_end - self.at);
+        let wanted = loop {
+            let wants = self.shared.ledger().wants(&range);
+            match wants {
+                Some(wanted) => break wanted,
+                // There is no place for it yet.
+                None => self.shared.wait().await,
+            }
+        };
+        if wanted {
+            self.shared.place(start, &self.block);
+        }
+        let digest = self.digest();
+        let done = self.shared.ledger().block(clock::now(), self.line, &range, digest);
+        if done.is_new {
+            // The digest first: with the last bytes placed it is waited for.
+            if let Some((chunk, piece)) = done.piece {
+                self.shared.tell(FetchNews::Digest(chunk, piece));
+            }
+            self.shared.tell(FetchNews::Placed(range));
+        }
+        self.block.clear();
+        self.at = block_end;
+        done.goes_on
+    }
+
+    fn digest(&self) -> Digest {
+        if self.size <= BLOCK.get() {
+            digest::only_block(&self.block)
+        } else {
+            digest::block(self.at, &self.block)
+        }
+    }
+}
+
+/// Whether the address itself may have ended.
+fn is_stale(answer: &Response<Incoming>) -> bool {
+    let status = answer.status();
+    status.is_redirection() || matches!(status.as_u16(), 401 | 403 | 404 | 410)
+}
+
+/// Fetches an object whose length nobody knows, from its first byte to its end.
+pub(super) async fn stream(
+    shared: &Shared,
+    entry: EntryId,
+    object: &Remote,
+    start: Offset,
+) -> Result<(), Trouble> {
+    let (url, headers) = object.request(None);
+    let mut connection = shared.client.connect(&url).await?;
+    let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
+    let name = &object.name;
+    if answer.status() != StatusCode::OK {
+        return Err(answer::refusal(name, answer.status(), answer.headers(), clock::wall()));
+    }
+    answer::check_encoding(answer.headers(), name)?;
+    let mut body = answer.into_body();
+    let (mut size, mut chunk) = (0u64, Vec::with_capacity(CHUNK.get() as usize));
+    loop {
+        let next = wire::next(&mut body, name).await?;
+        let over = next.is_none();
+        let bytes = next.unwrap_or_default();
+        shared.pace(bytes.len()).await;
+        let mut bytes = &bytes[..];
+        loop {
+            let now = bytes.len().min(CHUNK.get() as usize - chunk.len());
+            chunk.extend_from_slice(&bytes[..now]);
+            bytes = &bytes[now..];
+            let full = chunk.len() as u64 == CHUNK.get();
+            if full || (over && !chunk.is_empty()) {
+                let range = start + ByteCount(size)..start + ByteCount(size + chunk.len() as u64);
+                while shared.ledger().wants(&range).is_none() {
+                    shared.wait().await;
+                }
+                let digest = digest::piece(size, false, &chunk);
+                size += chunk.len() as u64;
+                if !full {
+                    // The end first: the last digest is of a piece of the right length then.
+                    shared.tell(FetchNews::StreamEnd(entry, size));
+                }
+                shared.place(range.start, &chunk);
+                let index = ChunkIndex::of(range.start);
+                shared.tell(FetchNews::Digest(index, PieceDigest { entry, digest }));
+                shared.tell(FetchNews::Placed(range));
+                chunk.clear();
+                if over && !full {
+                    return Ok(());
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        if over {
+            shared.tell(FetchNews::StreamEnd(entry, size));
+            return Ok(());
+        }
+    }
+}

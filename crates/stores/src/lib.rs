@@ -1,0 +1,230 @@
+//! Other people's servers: files of web servers fetched by ranges over several connections, and
+//! stores that speak S3.
+//!
+//! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
+//! journal and digests, is the one of every transfer, and the source's state machine assigns its
+//! ranges to one transport, whose streams ask the server for them (`docs/adr/0023`). `wire` makes
+//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `ledger`
+//! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
+
+mod answer;
+mod body;
+mod crew;
+mod fetch;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod get;
+mod ledger;
+mod lines;
+mod list;
+mod receiver;
+mod remote;
+mod s3;
+mod send;
+mod sums;
+mod wire;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use packtrain_object::SourceName;
+use packtrain_transfer::{Failure, FailureKind, Outcome};
+
+use crew::Count;
+use list::Asked;
+use packtrain_runtime::control;
+use packtrain_runtime::session::{Observer, Stop};
+use packtrain_runtime::sink::{self, Destination, SinkSetup};
+use packtrain_runtime::transports::{Auto, MOST_STREAMS, Moved, Plan, SinkTransports, TcpSettings};
+use packtrain_service::history;
+use packtrain_service::weburl::WebUrl;
+use packtrain_service::{CpRequest, Location, NodeError};
+use wire::Client;
+
+/// Fetches the request's sources into `destination`. `plan` is that of the sink, whose transports
+/// nobody uses; it says how many streams there may be.
+pub fn fetch(
+    request: &CpRequest,
+    destination: Destination,
+    observer: &dyn Observer,
+    plan: Plan,
+) -> Result<(Outcome, Moved), NodeError> {
+    let (asked, name) = asked(&request.sources)?;
+    let kernel = TcpSettings { congestion: None, buffers: request.tcp_buffer };
+    let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
+    let most = plan.most_streams;
+    let count = match plan.streams {
+        Some(n) => Count::Fixed(n.min(most)),
+        None => {
+            let host = request.sources.first().and_then(Location::host).unwrap_or_default();
+            let earlier = history::earlier_from(&request.history, host);
+            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+        }
+    };
+    let pace = body::Pace::new(&plan);
+    let (near, far) = control::pair().map_err(|e| {
+        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+    })?;
+    let payload = std::sync::Arc::clone(&far.payload);
+    let place = sink::expand_home(&destination.path);
+    let target = PathBuf::from(OsStr::from_bytes(&place));
+    let mut options = request.options.clone();
+    if !matches!(asked, Asked::Keys(..)) {
+        options.recursive = false;
+    }
+    let transports = SinkTransports::new(plan, far.tx.clone());
+    let (sink_stop, sink_options) = (Stop::new(request.stop.clone()), options.clone());
+    let ended = std::thread::scope(|scope| {
+        let sink = scope.spawn(move || {
+            let tx = far.tx.clone();
+            let setup = SinkSetup {
+                control: far,
+                options: sink_options,
+                destination,
+                observer,
+                transports,
+                stop: sink_stop,
+            };
+            let outcome = sink::run(setup).0;
+            tx.close();
+            outcome
+        });
+        let tx = near.tx.clone();
+        let setup = fetch::Setup {
+            control: near,
+            options,
+            asked,
+            client,
+            observer: &Quiet(observer),
+            payload,
+            count,
+            most,
+            pace,
+            stop: Stop::new(request.stop.clone()),
+            name,
+        };
+        let (outcome, moved, checks) = fetch::run(setup);
+        tx.close();
+        let sink = sink.join().unwrap_or_else(|_| {
+            sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
+        });
+        (check(better(sink, outcome), &target, &checks), moved)
+    });
+    Ok(ended)
+}
+
+/// Compares what was fetched with what its servers say it hashes to.
+fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcome {
+    if outcome.failure.is_some() {
+        return outcome;
+    }
+    let dir = target.is_dir();
+    for one in checks {
+        let path = match dir {
+            true => target.join(OsStr::from_bytes(one.path.as_bytes())),
+            false => target.to_owned(),
+        };
+        // What cannot be read has failed already, or was taken away.
+        if one.sum.fits(&path).is_ok_and(|fits| !fits) {
+            let (name, kind, path) = (&one.name, one.sum.name(), path.display());
+            let text = format!("{name}: {path} does not have the {kind} that the server says");
+            outcome.failure = Some(Failure::new(FailureKind::Integrity, text));
+        }
+    }
+    outcome
+}
+
+/// Sends the request's files to a store.
+pub fn send(
+    request: &CpRequest,
+    observer: &dyn Observer,
+    plan: Plan,
+) -> Result<(Outcome, Moved), NodeError> {
+    let Location::S3 { bucket, key } = &request.dest else {
+        return Err(NodeError::new(FailureKind::Usage, "this place cannot be written to"));
+    };
+    let client = Client::new(&plan.kernel, request.background).map_err(|t| t.failure())?;
+    let most = plan.most_streams;
+    let count = match plan.streams {
+        Some(n) => Count::Fixed(n.min(most)),
+        None => {
+            let earlier = history::earlier(&request.history, bucket);
+            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+        }
+    };
+    let setup = send::Setup {
+        client,
+        bucket: s3::open(bucket)?,
+        key: key.clone(),
+        paths: request.sources.iter().map(|source| source.path().to_vec()).collect(),
+        options: request.options.clone(),
+        observer,
+        crew: crew::Crew::new(count, most, false),
+        pace: body::Pace::new(&plan),
+        stop: Stop::new(request.stop.clone()),
+    };
+    Ok(send::run(setup)?)
+}
+
+/// The sink knows more, except of why the source ended early.
+fn better(sink: Outcome, source: Outcome) -> Outcome {
+    match (&sink.failure, &source.failure) {
+        (Some(_), None) | (None, _) => sink,
+        (Some(ours), Some(_)) if ours.kind == FailureKind::Temporary => {
+            Outcome { failure: source.failure, ..sink }
+        }
+        _ => sink,
+    }
+}
+
+fn asked(sources: &[Location]) -> Result<(Asked, &'static str), NodeError> {
+    let mixed = || NodeError::new(FailureKind::Usage, "the sources are at different places");
+    match sources.first() {
+        Some(Location::Http { url, .. }) => {
+            let name = if url.scheme() == "https" { "https" } else { "http" };
+            let urls = sources.iter().map(|source| match source {
+                Location::Http { url, .. } => Ok(url.clone()),
+                _ => Err(mixed()),
+            });
+            Ok((Asked::Web(urls.collect::<Result<_, _>>()?), name))
+        }
+        Some(Location::S3 { bucket, .. }) => {
+            let keys = sources.iter().map(|source| match source {
+                Location::S3 { key, .. } => Ok(key.clone()),
+                _ => Err(mixed()),
+            });
+            Ok((Asked::Keys(s3::open(bucket)?, keys.collect::<Result<_, _>>()?), "s3"))
+        }
+        _ => Err(mixed()),
+    }
+}
+
+/// The sink is here too and tells of files and progress; the source only says things.
+struct Quiet<'a>(&'a dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn file(&self, _: &[u8], _: &packtrain_transfer::FileReport) {}
+    fn source(&self, _: &packtrain_transfer::SourceTotals) {}
+    fn sink(&self, _: &packtrain_transfer::SinkTotals) {}
+    fn transport(&self, name: &str) {
+        self.0.transport(name);
+    }
+    fn notice(&self, notice: &packtrain_service::Notice) {
+        self.0.notice(notice);
+    }
+    fn keeps(&self) -> bool {
+        true
+    }
+}
+
+/// What the file of an address is called at the destination.
+pub fn name_of(url: &WebUrl) -> SourceName {
+    SourceName::Named(list::web_name(url))
+}
+
+/// Whether a place is somebody else's server.
+pub fn is_store(place: &Location) -> bool {
+    matches!(place, Location::Http { .. } | Location::S3 { .. })
+}

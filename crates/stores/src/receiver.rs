@@ -1,0 +1,149 @@
+//! Streams that bring data, told to the chooser of their number as it knows streams that send.
+//!
+//! The kernel tells a sender of its window, of what it sent again and of the round trip. A receiver
+//! sees the same from the other side: the round trip from the echo of its time stamps, a loss as a
+//! burst of segments out of their order, the window as what comes in a round trip. So the one
+//! chooser (`transports/tcp/auto`) serves both directions.
+
+use std::collections::BTreeMap;
+
+use packtrain_net::tcp::TcpInfo;
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use packtrain_runtime::transports::LineId;
+
+/// Over how long a rate is taken.
+const RATE_SPAN: Duration = Duration::from_millis(200);
+/// Our own window ends a stream's rate when so much of it is in flight.
+const WINDOW_FULL: f64 = 0.8;
+
+/// What is remembered of each stream.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    streams: BTreeMap<LineId, Stream>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    at: Time,
+    out_of_order: u32,
+    /// When segments last came out of order.
+    unordered: Option<Time>,
+    bursts: u32,
+    /// A rate's beginning.
+    mark: (Time, u64),
+    rate: DataRate,
+    busy: Duration,
+    limited: Duration,
+    least: Option<Duration>,
+}
+
+impl Receiver {
+    /// A stream as its sender would see it; `active` says that it waits for data.
+    pub(super) fn see(&mut self, now: Time, id: LineId, info: TcpInfo, active: bool) -> TcpInfo {
+        let received = info.received.unwrap_or_default().get();
+        let out_of_order = info.out_of_order.unwrap_or(0);
+        let stream = self.streams.entry(id).or_insert_with(|| Stream {
+            at: now,
+            out_of_order,
+            unordered: None,
+            bursts: 0,
+            mark: (now, received),
+            rate: DataRate::ZERO,
+            busy: Duration::ZERO,
+            limited: Duration::ZERO,
+            least: None,
+        });
+        let srtt = info.receive_rtt.unwrap_or(info.srtt);
+        // The handshake's and the requests' round trips are the sender's own measure.
+        stream.least = stream.least.into_iter().chain(info.min_rtt).chain([srtt]).min();
+        if out_of_order > stream.out_of_order {
+            // Segments stay out of order until what is missing came, a round trip later: one cut.
+            let same = stream.unordered.is_some_and(|at| now.since(at) <= srtt);
+            stream.bursts += u32::from(!same);
+            stream.unordered = Some(now);
+            stream.out_of_order = out_of_order;
+        }
+        let span = now.since(stream.mark.0);
+        if span >= RATE_SPAN.max(srtt) {
+            let bytes = ByteCount(received.saturating_sub(stream.mark.1));
+            stream.rate = DataRate::from_bytes_over(bytes, span);
+            stream.mark = (now, received);
+        }
+        let window = stream.rate.bytes_in(srtt).get();
+        let since = now.since(stream.at);
+        stream.at = now;
+        if active {
+            stream.busy += since;
+            let own = info.own_window.unwrap_or_default().get() as f64;
+            if own > 0.0 && window as f64 > own * WINDOW_FULL {
+                stream.limited += since;
+            }
+        }
+        let mss = info.mss.max(ByteCount(536));
+        let again = ByteCount(u64::from(stream.bursts) * mss.get());
+        TcpInfo {
+            srtt,
+            min_rtt: stream.least,
+            mss,
+            cwnd_segments: u32::try_from(window / mss.get()).unwrap_or(u32::MAX),
+            ssthresh_segments: (stream.bursts > 0).then_some(stream.bursts),
+            retransmitted_segments: stream.bursts,
+            retransmitted: Some(again),
+            sent: Some(ByteCount(received) + again),
+            acked: Some(ByteCount(received)),
+            delivery_rate: Some(stream.rate),
+            busy: Some(stream.busy),
+            receiver_limited: Some(stream.limited),
+            send_buffer_limited: None,
+            // What the far end has is not to be known from here.
+            congestion: String::new(),
+            ..info
+        }
+    }
+
+    /// A stream is gone.
+    pub(super) fn forget(&mut self, id: LineId) {
+        self.streams.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_out_of_order_is_one_cut() {
+        let mut receiver = Receiver::default();
+        let line = LineId::numbered(1);
+        let mut seen = Vec::new();
+        let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+        // Segments are out of order from 200 to 290 ms, and again at 600 ms; 1 MB comes each 50 ms.
+        for step in 0..20u64 {
+            let ms = step * 50;
+            let unordered = match ms {
+                0..200 => 0,
+                200..250 => 20,
+                250..600 => 41,
+                _ => 42,
+            };
+            let info = TcpInfo {
+                srtt: Duration::from_millis(100),
+                min_rtt: Some(Duration::from_millis(100)),
+                receive_rtt: Some(Duration::from_millis(120)),
+                mss: ByteCount(1448),
+                received: Some(ByteCount(step * 1_000_000)),
+                out_of_order: Some(unordered),
+                ..TcpInfo::default()
+            };
+            seen.push(receiver.see(at(ms), line, info, true));
+        }
+        let cuts: Vec<u32> = seen.iter().map(|info| info.retransmitted_segments).collect();
+        assert_eq!((cuts[3], cuts[5], cuts[11], cuts[19]), (0, 1, 1, 2));
+        let last = &seen[19];
+        assert_eq!((last.srtt.as_millis(), last.acked), (120, Some(ByteCount(19_000_000))));
+        let window = u64::from(last.cwnd_segments) * 1448;
+        assert!((2_300_000..2_500_000).contains(&window), "20 MB/s for 120 ms: {window}");
+        assert_eq!(last.busy, Some(Duration::from_millis(950)));
+    }
+}

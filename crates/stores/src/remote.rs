@@ -1,0 +1,194 @@
+//! One object of somebody else's server: where it is, what is known of it, how it is asked for.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, StatusCode};
+use packtrain_object::EntryId;
+use packtrain_os::clock;
+use packtrain_transfer::FailureKind;
+use packtrain_units::{ByteCount, Duration};
+
+use super::answer::{self, Trouble, Version};
+use super::body::Outgoing;
+use super::s3::Bucket;
+use super::sums::Sum;
+use super::wire::{Client, Headers};
+use packtrain_service::weburl::{WebUrl, redact};
+
+/// Redirections followed, one after the other.
+const MOST_REDIRECTS: u32 = 10;
+/// Pauses that a server asks for before it says anything of an object.
+const MOST_PAUSES: u32 = 4;
+
+/// Where an object is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// At an address, which may lead to another one.
+    Web { asked: WebUrl, at: Mutex<WebUrl> },
+    /// In a bucket, under this key.
+    Bucket(Arc<Bucket>, String),
+}
+
+/// An object.
+#[derive(Debug)]
+pub(super) struct Remote {
+    /// As it is told of.
+    pub(super) name: String,
+    /// How many bytes it has, if the server says.
+    pub(super) size: Option<ByteCount>,
+    pub(super) version: Version,
+    /// Whether the server gives parts of it.
+    pub(super) ranges: bool,
+    pub(super) place: Place,
+    /// What the server says it hashes to.
+    pub(super) sum: Option<Sum>,
+}
+
+/// The objects of a transfer, by their entries.
+pub(super) type Objects = Arc<Mutex<HashMap<EntryId, Arc<Remote>>>>;
+
+impl Remote {
+    /// What asks for these bytes of it, or for all.
+    pub(super) fn request(&self, part: Option<&Range<u64>>) -> (WebUrl, Headers) {
+        let mut headers = Headers::new();
+        if let Some(part) = part {
+            let range = format!("bytes={}-{}", part.start, part.end - 1);
+            headers.extend(value(header::RANGE, &range));
+            if let Some(condition) = self.version.condition() {
+                headers.extend(value(header::IF_RANGE, condition));
+            }
+        }
+        match &self.place {
+            Place::Web { at, .. } => (at.lock().clone(), headers),
+            Place::Bucket(bucket, key) => {
+                let url = bucket.get(key);
+                bucket.sign(&Method::GET, &url, &mut headers, &Outgoing::none());
+                (url, headers)
+            }
+        }
+    }
+
+    /// The address it was found at may have ended (some are good for minutes only): looks again
+    /// at the one that was asked for. False if that changes nothing.
+    pub(super) async fn find_again(&self, client: &Client) -> Result<bool, Trouble> {
+        let Place::Web { asked, at } = &self.place else { return Ok(false) };
+        let before = at.lock().clone();
+        if before == *asked {
+            return Ok(false);
+        }
+        let again = probe(client, asked).await?;
+        if !self.version.agrees(&again.version) || self.size != again.size {
+            return Err(Trouble::never(FailureKind::Changed, answer::changed(&self.name)));
+        }
+        if let Place::Web { at: found, .. } = again.place {
+            *at.lock() = found.into_inner();
+        }
+        Ok(true)
+    }
+}
+
+/// A header, unless its value is none.
+fn value(name: header::HeaderName, text: &str) -> Option<(header::HeaderName, HeaderValue)> {
+    Some((name, HeaderValue::from_str(text).ok()?))
+}
+
+/// Finds out what is at an address: with a request for its first byte, which says at once whether
+/// parts are given, how many bytes there are, and which version.
+pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
+    let mut pauses = 0;
+    loop {
+        match probe_once(client, asked).await {
+            Err(Trouble::Later(text, Some(pause))) if pauses < MOST_PAUSES => {
+                pauses += 1;
+                let _ = text;
+                tokio::time::sleep(pause.max(Duration::from_millis(100)).to_std()).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
+    let mut url = asked.clone();
+    for _ in 0..=MOST_REDIRECTS {
+        let mut connection = client.connect(&url).await?;
+        let headers: Headers = value(header::RANGE, "bytes=0-0").into_iter().collect();
+        let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
+        let (status, headers) = (answer.status(), answer.headers());
+        if status.is_redirection()
+            && let Some(to) = answer::text(headers, header::LOCATION)
+        {
+            url = follow(&url, &to)?;
+            continue;
+        }
+        let name = asked.to_string();
+        answer::check_encoding(headers, &name)?;
+        let version = Version::of(headers);
+        let (size, ranges) = match status {
+            StatusCode::PARTIAL_CONTENT => match answer::content_range(headers) {
+                Some((0, 0, Some(total))) => (Some(total), true),
+                Some((0, 0, None)) => (None, false),
+                _ => {
+                    let text = format!("{name}: the server gives another range than was asked for");
+                    return Err(Trouble::never(FailureKind::Protocol, text));
+                }
+            },
+            StatusCode::OK => (answer::length(headers), false),
+            StatusCode::RANGE_NOT_SATISFIABLE
+                if answer::unsatisfied_size(headers).is_none_or(|size| size == 0) =>
+            {
+                (Some(0), true)
+            }
+            _ => return Err(answer::refusal(&name, status, headers, clock::wall())),
+        };
+        let place = Place::Web { asked: asked.clone(), at: Mutex::new(url) };
+        // Without a mark of the version, parts of two versions could not be told apart.
+        let ranges = ranges && version.is_known();
+        let sum = Sum::of_web(headers);
+        return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place, sum });
+    }
+    let text = format!("{asked}: more than {MOST_REDIRECTS} redirections");
+    Err(Trouble::never(FailureKind::Unreadable, text))
+}
+
+/// Where a redirection leads.
+fn follow(from: &WebUrl, to: &str) -> Result<WebUrl, Trouble> {
+    let refuse = |why: &str| {
+        let text = format!("{from}: the server sends us to {}, {why}", redact(to));
+        Trouble::never(FailureKind::Unreadable, text)
+    };
+    let next = from.join(to).map_err(|_| refuse("which is no address"))?;
+    match (from.scheme(), next.scheme()) {
+        (_, "https") | ("http", "http") => Ok(next),
+        ("https", "http") => {
+            Err(refuse("which is not encrypted: name it yourself if you trust it"))
+        }
+        _ => Err(refuse("which is no address of the web")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_do_not_leave_encryption() {
+        let from = |text: &str| WebUrl::parse(text).unwrap();
+        let secure = from("https://a.example/x/y");
+        assert_eq!(
+            follow(&secure, "../z?q").unwrap().with_secrets().as_str(),
+            "https://a.example/z?q"
+        );
+        assert_eq!(follow(&secure, "https://b.example/").unwrap().host(), "b.example");
+        let refused = follow(&secure, "http://me:pw@a.example/x?sig=5ecre7").unwrap_err();
+        let text = refused.failure().text;
+        assert!(text.contains("http://a.example/x?[redacted]"), "{text}");
+        assert!(!text.contains("pw") && !text.contains("5ecre7"), "{text}");
+        assert!(follow(&from("http://a.example/"), "http://b.example/").is_ok());
+        assert!(follow(&from("http://a.example/"), "file:///etc/passwd").is_err());
+    }
+}

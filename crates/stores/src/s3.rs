@@ -1,0 +1,367 @@
+//! Buckets of S3 and of stores that speak like it: whose they are, how requests are signed, what
+//! is in them. Addresses and documents are `rusty-s3`'s; `sign` signs in a header, and the requests go
+//! over our own streams.
+
+pub(super) mod profile;
+mod sign;
+
+use std::sync::Arc;
+use std::time::{Duration as StdDuration, SystemTime};
+
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use packtrain_os::clock;
+use packtrain_transfer::{Failure, FailureKind};
+use rusty_s3::actions::{ListObjectsV2, S3Action};
+use rusty_s3::{Credentials, UrlStyle};
+use url::Url;
+
+use super::answer::{self, Trouble, Version};
+use super::body::Outgoing;
+use super::sums::Sum;
+use super::wire::{self, Client, Connection, Headers};
+use packtrain_service::weburl::{WebUrl, redact};
+use profile::Settings;
+
+/// What `rusty-s3` wants to know of a signed address; without credentials it makes plain ones.
+const UNUSED: StdDuration = StdDuration::from_secs(1);
+/// Attempts at a document before it is given up.
+const TRIES: u32 = 5;
+
+/// A bucket and who asks for what is in it.
+pub(super) struct Bucket {
+    pub(super) place: rusty_s3::Bucket,
+    /// Nobody in particular, if none: that is enough for what is open to all.
+    pub(super) credentials: Option<Credentials>,
+}
+
+impl std::fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bucket({})", self.place.base_url())
+    }
+}
+
+/// What is known of an object without its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) size: u64,
+    pub(super) version: Version,
+    pub(super) sum: Option<Sum>,
+}
+
+/// A line of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) key: String,
+    pub(super) size: u64,
+    pub(super) version: Version,
+}
+
+impl Bucket {
+    /// The bucket of this name, by the environment and the files that other programs go by too.
+    pub(super) fn open(name: &str) -> Result<Self, Failure> {
+        let settings = Settings::find()?;
+        let bad = |why: String| Failure::new(FailureKind::Usage, format!("s3://{name}: {why}"));
+        let region = settings.region.clone().unwrap_or_else(|| "us-east-1".to_owned());
+        let (endpoint, style) = match &settings.endpoint {
+            // Names below somebody's own server are rarely set up.
+            Some(endpoint) => (endpoint.clone(), UrlStyle::Path),
+            None => {
+                let plain =
+                    name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-');
+                let style = if plain { UrlStyle::VirtualHost } else { UrlStyle::Path };
+                (format!("https://s3.{region}.amazonaws.com"), style)
+            }
+        };
+        let url = Url::parse(&endpoint)
+            .map_err(|e| bad(format!("endpoint {}: {e}", redact(&endpoint))))?;
+        let login = !url.username().is_empty() || url.password().is_some();
+        if login || url.query().is_some() || url.fragment().is_some() {
+            let text = format!("endpoint {}: a login or a query is not sent", redact(&endpoint));
+            return Err(bad(text));
+        }
+        if let Some(credentials) = &settings.credentials {
+            let odd = |text: &str| HeaderValue::from_str(text).is_err();
+            if odd(credentials.key()) || credentials.token().is_some_and(odd) {
+                return Err(bad("the access key or the session token has odd characters".into()));
+            }
+        }
+        let place = rusty_s3::Bucket::new(url, style, name.to_owned(), region)
+            .map_err(|e| bad(e.to_string()))?;
+        Ok(Self { place, credentials: settings.credentials })
+    }
+
+    /// A key as people write it.
+    pub(super) fn show(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.place.name())
+    }
+
+    /// Keys that an address cannot hold.
+    pub(super) fn check(&self, key: &str) -> Result<(), Failure> {
+        let odd = key.is_empty() || key.split('/').any(|part| part == "." || part == "..");
+        if odd {
+            let text = format!("{}: not a key that can be asked for", self.show(key));
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+        Ok(())
+    }
+
+    /// The address of an object.
+    pub(super) fn get(&self, key: &str) -> WebUrl {
+        self.place.get_object(None, key).sign(UNUSED).into()
+    }
+
+    /// Adds the headers that say who asks. Without credentials nothing is added.
+    pub(super) fn sign(
+        &self,
+        method: &Method,
+        url: &WebUrl,
+        headers: &mut Headers,
+        body: &Outgoing,
+    ) {
+        let Some(credentials) = &self.credentials else { return };
+        // TLS protects the body already; in clear nothing else does.
+        let payload = match url.scheme() {
+            "https" => None,
+            _ => body.sha256().map(|digest| sign::hex(&digest)),
+        };
+        let request = sign::Request {
+            method,
+            url: url.with_secrets(),
+            region: self.place.region(),
+            payload: payload.as_deref().unwrap_or(sign::UNSIGNED),
+            at: clock::wall(),
+        };
+        // `open` has seen that the credentials fit into headers.
+        let _ = sign::sign(&request, credentials, headers);
+    }
+
+    /// Whether bodies go over a connection that does not protect them.
+    pub(super) fn in_clear(&self) -> bool {
+        self.credentials.is_some() && self.place.base_url().scheme() != "https"
+    }
+
+    /// What is known of an object.
+    pub(super) async fn head(&self, client: &Client, key: &str) -> Result<Head, Trouble> {
+        self.check(key).map_err(Trouble::Never)?;
+        let name = self.show(key);
+        let mut action = self.place.head_object(None, key);
+        action.headers_mut().insert("x-amz-checksum-mode", "ENABLED");
+        let (url, headers) = plain(&action);
+        let answer = self.ask(client, Method::HEAD, &url, &headers, &name).await?;
+        let headers = answer.headers;
+        let size = answer::length(&headers).ok_or_else(|| {
+            let text = format!("{name}: the store does not tell its size");
+            Trouble::never(FailureKind::Protocol, text)
+        })?;
+        Ok(Head { size, version: Version::of(&headers), sum: Sum::of_store(&headers) })
+    }
+
+    /// All objects below a prefix.
+    pub(super) async fn list(
+        &self,
+        client: &Client,
+        prefix: &str,
+        most: usize,
+    ) -> Result<Vec<Listed>, Trouble> {
+        let name = self.show(prefix);
+        let odd = |why: String| {
+            Trouble::never(FailureKind::Protocol, format!("{name}: the list of the store: {why}"))
+        };
+        let mut all: Vec<Listed> = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let mut action = self.place.list_objects_v2(None);
+            action.with_prefix(prefix.to_owned());
+            if let Some(token) = &token {
+                action.with_continuation_token(token.clone());
+            }
+            let (url, headers) = plain(&action);
+            let answer = self.ask(client, Method::GET, &url, &headers, &name).await?;
+            let text = String::from_utf8(answer.document).map_err(|e| odd(e.to_string()))?;
+            let page = ListObjectsV2::parse_response(&text).map_err(|e| odd(e.to_string()))?;
+            for one in page.contents {
+                // The list has other dates than the objects' headers, which say the same.
+                let modified = one.last_modified.as_deref().and_then(http_date);
+                let version = Version { etag: one.etag, modified };
+                let size = one.size.unwrap_or(0);
+                all.push(Listed { key: one.key, size, version });
+            }
+            if all.len() > most {
+                let text = format!("{name}: more than {most} objects: copy parts of them");
+                return Err(Trouble::never(FailureKind::Usage, text));
+            }
+            match page.next_continuation_token {
+                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
+                Some(_) => return Err(odd("it does not end".to_owned())),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Asks until there is an answer, patiently as a client of a busy store has to be.
+    pub(super) async fn ask(
+        &self,
+        client: &Client,
+        method: Method,
+        url: &WebUrl,
+        headers: &Headers,
+        name: &str,
+    ) -> Result<Answer, Trouble> {
+        let mut tries = 0;
+        loop {
+            let once = self.ask_once(client, method.clone(), url, headers, name);
+            match once.await {
+                Err(Trouble::Later(_, pause)) if tries + 1 < TRIES => {
+                    tries += 1;
+                    let wait = StdDuration::from_millis(100 << tries);
+                    tokio::time::sleep(pause.map_or(wait, |pause| pause.to_std())).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        client: &Client,
+        method: Method,
+        url: &WebUrl,
+        headers: &Headers,
+        name: &str,
+    ) -> Result<Answer, Trouble> {
+        let mut connection = client.connect(url).await?;
+        self.ask_over(&mut connection, method, url, headers, Outgoing::none(), name).await
+    }
+
+    /// Asks over a connection, once.
+    pub(super) async fn ask_over(
+        &self,
+        connection: &mut Connection,
+        method: Method,
+        url: &WebUrl,
+        headers: &Headers,
+        body: Outgoing,
+        name: &str,
+    ) -> Result<Answer, Trouble> {
+        let mut headers = headers.clone();
+        // Each try has its own time, after which the store counts the minutes.
+        self.sign(&method, url, &mut headers, &body);
+        let answer = connection.ask(method, url, &headers, body).await?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let mut body = answer.into_body();
+        let document = wire::document(&mut body, name).await?;
+        self.check_status(status, &headers, &document, name)?;
+        Ok(Answer { headers, document })
+    }
+
+    /// What a store's refusal means.
+    pub(super) fn check_status(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        document: &[u8],
+        name: &str,
+    ) -> Result<(), Trouble> {
+        if status.is_success() {
+            return Ok(());
+        }
+        if status.is_redirection() {
+            let region = answer::text(headers, "x-amz-bucket-region");
+            let hint = region.map_or_else(String::new, |r| format!(": set AWS_REGION={r}"));
+            let text = format!("{name}: the bucket is in another region{hint}");
+            return Err(Trouble::never(FailureKind::Usage, text));
+        }
+        let refusal = answer::refusal(name, status, headers, clock::wall());
+        Err(match (refusal, code(document)) {
+            (Trouble::Never(f), Some(code)) => {
+                Trouble::never(f.kind, format!("{} ({code})", f.text))
+            }
+            (Trouble::Later(text, pause), Some(code)) => {
+                Trouble::Later(format!("{text} ({code})"), pause)
+            }
+            (other, None) => other,
+        })
+    }
+}
+
+/// What a store answered.
+pub(super) struct Answer {
+    pub(super) headers: HeaderMap,
+    pub(super) document: Vec<u8>,
+}
+
+/// The address of an action and its headers, not signed yet.
+pub(super) fn plain<'a>(action: &(impl S3Action<'a> + Clone)) -> (WebUrl, Headers) {
+    let url = action.sign(UNUSED).into();
+    let mut action = action.clone();
+    let headers = action
+        .headers_mut()
+        .iter()
+        .filter_map(|(name, value)| Some((name.parse().ok()?, value.parse().ok()?)));
+    (url, headers.collect())
+}
+
+/// What an error is called, for people: `<Code>` of the store's document.
+pub(super) fn code(document: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(document.get(..document.len().min(4096))?).ok()?;
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    let plain = code.len() <= 64 && code.bytes().all(|c| c.is_ascii_alphanumeric());
+    plain.then(|| code.to_owned())
+}
+
+/// A time of a list (`2026-01-31T12:00:00.000Z`) as headers have it.
+pub(super) fn http_date(text: &str) -> Option<String> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let (day_fits, time_fits) = ((1..=31).contains(&day), hour < 24 && minute < 60 && second < 61);
+    // Beyond the year 9998 a header's date panics in `httpdate`.
+    if !((1970..9999).contains(&year) && (1..=12).contains(&month) && day_fits && time_fits) {
+        return None;
+    }
+    // Days since 1970, years counted from March so that a leap day is the last.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 719_469;
+    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
+    let time = SystemTime::UNIX_EPOCH.checked_add(StdDuration::from_secs(seconds))?;
+    Some(httpdate::fmt_http_date(time))
+}
+
+/// The bucket, shared.
+pub(super) fn open(name: &str) -> Result<Arc<Bucket>, Failure> {
+    Bucket::open(name).map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_lists_are_dates_of_headers() {
+        for (list, header) in [
+            ("1994-11-06T08:49:37.000Z", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("2024-02-29T23:59:59Z", "Thu, 29 Feb 2024 23:59:59 GMT"),
+            ("2026-01-01T00:00:00.123Z", "Thu, 01 Jan 2026 00:00:00 GMT"),
+        ] {
+            assert_eq!(http_date(list).as_deref(), Some(header));
+        }
+        for bad in [
+            "",
+            "yesterday",
+            "2024-13-01T00:00:00Z",
+            "1024-01-01T00:00:00Z",
+            "9999-12-31T99:99:99Z",
+        ] {
+            assert_eq!(http_date(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_a_name() {
+        let document = b"<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code></Error>";
+        assert_eq!(code(document).as_deref(), Some("NoSuchKey"));
+        assert_eq!(code(b"<Code>x\ny</Code>"), None);
+    }
+}

@@ -1,0 +1,512 @@
+//! Files of this machine into a store. A store takes no bytes at an offset, only whole objects and
+//! numbered parts, and keeps its own list of the parts that are safe: so there is no sink and no
+//! journal here. What is shared with every copy: the walk, the streams and their number, the report.
+
+mod desk;
+mod memory;
+mod put;
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use packtrain_disk::{Root, SourceFile, WalkOptions, Walker};
+use packtrain_object::{EntryKind, Mtime, RelPath};
+use packtrain_os::clock;
+use packtrain_transfer::message::{Options, Resume, Summary};
+use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, SinkTotals};
+use packtrain_units::{ByteCount, Duration, Time};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::answer::Trouble;
+use super::body::Pace;
+use super::crew::{Crew, Sockets};
+use super::s3::Bucket;
+use super::wire::Client;
+use desk::{Desk, Job, Take};
+use packtrain_runtime::session::{Observer, Stop};
+use packtrain_runtime::transports::{LineId, Moved};
+use packtrain_service::executor;
+use packtrain_service::paths::show;
+use packtrain_service::{Notice, NoticeLevel};
+use put::Put;
+
+/// Attempts at one request.
+const TRIES: u32 = 6;
+/// Files that are sent beside each other where they are small.
+const SMALL_FILES: usize = 16;
+/// Failures kept with their paths.
+const MOST_FAILED: usize = 100;
+
+/// A file to be sent.
+struct Item {
+    /// Its path below the target.
+    path: RelPath,
+    key: String,
+    /// As it is told of.
+    name: String,
+    size: ByteCount,
+    mtime: Mtime,
+    root: Arc<Root>,
+    source: RelPath,
+}
+
+impl Item {
+    fn shown(&self) -> String {
+        show(self.source.as_bytes())
+    }
+
+    fn changed(&self) -> Trouble {
+        let text =
+            format!("{}: changed while it was sent; run the same command again", self.shown());
+        Trouble::never(FailureKind::Changed, text)
+    }
+}
+
+/// What streams tell.
+enum News {
+    /// So much arrived.
+    Bytes(ByteCount),
+    /// So much was there from an earlier run.
+    Resumed(ByteCount),
+    /// A file is done.
+    Done(usize, FileReport),
+    /// It cannot go on.
+    Hopeless(Failure),
+}
+
+struct Work {
+    client: Client,
+    bucket: Arc<Bucket>,
+    items: Vec<Item>,
+    options: Options,
+    desk: Mutex<Desk>,
+    wake: Notify,
+    sockets: Sockets,
+    pace: Arc<Pace>,
+    tell: Sender<News>,
+    /// How many streams there are, and are to be.
+    streams: Mutex<(u32, u32)>,
+}
+
+/// What an upload is started with.
+pub(super) struct Setup<'a> {
+    pub(super) client: Client,
+    pub(super) bucket: Arc<Bucket>,
+    /// The key or prefix as typed.
+    pub(super) key: String,
+    /// The files as typed.
+    pub(super) paths: Vec<Vec<u8>>,
+    pub(super) options: Options,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) crew: Crew,
+    pub(super) pace: Pace,
+    pub(super) stop: Stop,
+}
+
+/// Sends everything.
+pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
+    let Setup { client, bucket, key, paths, options, observer, crew, pace, stop } = setup;
+    let (items, failed) = walk(&bucket, &key, &paths, &options)?;
+    let (tell, news) = unbounded();
+    let known = items.iter().map(|item| item.size).sum();
+    let work = Work {
+        client,
+        bucket,
+        desk: Mutex::new(Desk::new(items.len())),
+        items,
+        options,
+        wake: Notify::new(),
+        sockets: crew.sockets(),
+        pace: Arc::new(pace),
+        tell,
+        streams: Mutex::default(),
+    };
+    let mut runner = Runner {
+        work: Arc::new(work),
+        observer,
+        crew,
+        stop,
+        news,
+        tasks: BTreeMap::new(),
+        next: 0,
+        told: Time::ZERO,
+        known,
+        summary: Summary::default(),
+        failure: None,
+        failed: Vec::new(),
+    };
+    for (path, failure) in failed {
+        runner.fail(path, failure);
+    }
+    Ok(runner.run())
+}
+
+/// The files and their keys; those that are none are failures.
+type Walked = (Vec<Item>, Vec<(Vec<u8>, Failure)>);
+
+fn walk(
+    bucket: &Bucket,
+    key: &str,
+    paths: &[Vec<u8>],
+    options: &Options,
+) -> Result<Walked, Failure> {
+    let filters = packtrain_runtime::source::filters(options)?;
+    let recursive = options.recursive;
+    let walk_options = WalkOptions { recursive, filters, files_from: None };
+    let sources: Vec<PathBuf> = paths
+        .iter()
+        .map(|path| PathBuf::from(OsStr::from_bytes(&packtrain_runtime::sink::expand_home(path))))
+        .collect();
+    let walker = Walker::new(&sources, walk_options);
+    let roots = walker.roots().to_vec();
+    let (mut items, mut failed): Walked = (Vec::new(), Vec::new());
+    let mut only_file = paths.len() == 1;
+    for found in walker {
+        let found = match found {
+            Ok(found) => found,
+            Err(e) => {
+                let failure = unwalked(&e);
+                if e.is_source && paths.len() == 1 {
+                    return Err(failure);
+                }
+                failed.push((e.path, failure));
+                continue;
+            }
+        };
+        let mut fail = |why: &str| {
+            let failure = Failure::new(FailureKind::Unreadable, why);
+            failed.push((found.entry.path.as_bytes().to_vec(), failure));
+        };
+        match found.entry.kind {
+            EntryKind::File { size } => {
+                let Ok(below) = std::str::from_utf8(found.entry.path.as_bytes()) else {
+                    fail("its name is no text, which a key has to be");
+                    continue;
+                };
+                let below = below.to_owned();
+                items.push(Item {
+                    key: below.clone(),
+                    name: String::new(),
+                    path: found.entry.path,
+                    size: ByteCount(size),
+                    mtime: found.entry.mtime,
+                    root: Arc::clone(&roots[found.root]),
+                    source: found.source,
+                });
+            }
+            EntryKind::Directory => only_file = false,
+            EntryKind::Symlink { .. } => fail("a symbolic link, which a store has none of"),
+            EntryKind::Stream => fail("a stream"),
+        }
+    }
+    let exact = only_file && items.len() == 1 && !key.is_empty() && !key.ends_with('/');
+    for item in &mut items {
+        if exact {
+            key.clone_into(&mut item.key);
+        } else if !key.is_empty() {
+            item.key = format!("{}/{}", key.trim_end_matches('/'), item.key);
+        }
+        item.name = bucket.show(&item.key);
+    }
+    Ok((items, failed))
+}
+
+fn unwalked(failure: &packtrain_disk::walk::WalkFailure) -> Failure {
+    let path = show(&failure.path);
+    match packtrain_disk::classify(&failure.error) {
+        packtrain_disk::Trouble::NotFound if failure.is_source => {
+            Failure::new(FailureKind::SourceMissing, format!("{path}: no such file or directory"))
+        }
+        packtrain_disk::Trouble::IsDirectory => {
+            let text = format!("{path}: is a directory; use -r to copy directories");
+            Failure::new(FailureKind::Usage, text)
+        }
+        _ => Failure::new(FailureKind::Unreadable, format!("{path}: {}", failure.error)),
+    }
+}
+
+struct Runner<'a> {
+    work: Arc<Work>,
+    observer: &'a dyn Observer,
+    crew: Crew,
+    stop: Stop,
+    news: Receiver<News>,
+    tasks: BTreeMap<LineId, AbortHandle>,
+    next: u32,
+    told: Time,
+    known: ByteCount,
+    summary: Summary,
+    failure: Option<Failure>,
+    failed: Vec<(Vec<u8>, Failure)>,
+}
+
+impl Runner<'_> {
+    fn run(mut self) -> (Outcome, Moved) {
+        while self.failure.is_none() {
+            let over = self.work.desk().is_over();
+            let step = std::time::Duration::from_millis(20);
+            while let Ok(item) = self.news.try_recv() {
+                self.take(item);
+            }
+            if over {
+                break;
+            }
+            if let Ok(item) = self.news.recv_timeout(step) {
+                self.take(item);
+            }
+            let now = clock::now();
+            self.streams(now);
+            if let Some(failure) = self.stop.take() {
+                self.failure = Some(failure);
+            }
+            self.tell(now);
+        }
+        self.work.desk().close();
+        for task in self.tasks.values() {
+            task.abort();
+        }
+        self.leave();
+        self.told = Time::ZERO;
+        self.tell(clock::now());
+        let bytes = ByteCount(self.summary.bytes_moved);
+        let shares = if bytes.get() > 0 { vec![("s3".to_owned(), bytes)] } else { Vec::new() };
+        let streams = self.crew.report(ByteCount::ZERO);
+        let retransmitted = streams.as_ref().map_or(ByteCount::ZERO, |s| s.retransmitted);
+        let rtt = self.crew.min_rtt();
+        let held = self.work.pace.held();
+        let moved = Moved { shares, retransmitted, rtt, streams, held, ..Moved::default() };
+        let outcome = Outcome { summary: self.summary, failure: self.failure, failed: self.failed };
+        (outcome, moved)
+    }
+
+    fn streams(&mut self, now: Time) {
+        let gone: Vec<LineId> =
+            self.tasks.iter().filter(|(_, task)| task.is_finished()).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.tasks.remove(&id);
+            self.crew.gone(id);
+        }
+        let work = &self.work;
+        self.crew.look(now, |_, streams| !work.pace.is_set() && work.desk().is_busy(streams));
+        let waiting = work.desk().waiting(SMALL_FILES);
+        let wanted = self.crew.wanted(waiting as u32, u32::MAX);
+        let new = {
+            let mut streams = work.streams.lock();
+            streams.1 = wanted;
+            let new = wanted.saturating_sub(streams.0).min(waiting as u32);
+            streams.0 += new;
+            new
+        };
+        for _ in 0..new {
+            let id = LineId::numbered(self.next);
+            self.next += 1;
+            let work = Arc::clone(&self.work);
+            let task = executor::handle().spawn(async move { work.serve(id).await });
+            self.tasks.insert(id, task.abort_handle());
+            self.crew.came(self.tasks.len() as u32);
+        }
+    }
+
+    fn take(&mut self, item: News) {
+        match item {
+            News::Bytes(bytes) => self.summary.bytes_moved += bytes.get(),
+            News::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
+            News::Hopeless(failure) => self.failure = Some(failure),
+            News::Done(n, report) => {
+                let size = self.work.items[n].size.get();
+                match &report {
+                    FileReport::Failed(failure) => {
+                        let path = self.work.items[n].path.as_bytes().to_vec();
+                        return self.fail(path, failure.clone());
+                    }
+                    FileReport::Unchanged => self.summary.unchanged += 1,
+                    _ => self.summary.files_moved += 1,
+                }
+                self.summary.entries += 1;
+                self.summary.bytes += size;
+                self.report(self.work.items[n].path.as_bytes(), &report);
+            }
+        }
+    }
+
+    fn fail(&mut self, path: Vec<u8>, failure: Failure) {
+        self.summary.failed += 1;
+        self.summary.vanished += u64::from(failure.kind == FailureKind::Vanished);
+        self.report(&path, &FileReport::Failed(failure.clone()));
+        if self.failed.len() < MOST_FAILED {
+            self.failed.push((path, failure));
+        }
+    }
+
+    fn report(&self, path: &[u8], report: &FileReport) {
+        if self.work.options.report_files || self.work.options.dry_run {
+            self.observer.file(path, report);
+        }
+    }
+
+    /// What is left in the store is said, or taken away.
+    fn leave(&mut self) {
+        let open: Vec<(usize, desk::Upload)> = (0..self.work.items.len())
+            .filter_map(|n| Some((n, self.work.desk().drop_file(n)?)))
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        if self.work.options.resume == Resume::Off {
+            let work = Arc::clone(&self.work);
+            let limit = std::time::Duration::from_secs(10);
+            let abort = async move {
+                for (n, upload) in open {
+                    work.give_up(n, &upload.id).await;
+                }
+            };
+            let _ = executor::handle().block_on(async { tokio::time::timeout(limit, abort).await });
+            return;
+        }
+        let text = format!(
+            "{} unfinished upload(s) stay in the store, and are paid for there, until the same \
+             command completes them",
+            open.len()
+        );
+        self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+
+    fn tell(&mut self, now: Time) {
+        if now.since(self.told) < Duration::from_millis(100) {
+            return;
+        }
+        self.told = now;
+        let summary = &self.summary;
+        let moved = summary.bytes_moved + summary.bytes_resumed;
+        let present = summary.bytes.saturating_sub(moved);
+        self.observer.transport("s3");
+        self.observer.sink(&SinkTotals {
+            entries: self.work.items.len() as u64,
+            manifest_done: true,
+            known: self.known,
+            stream_open: false,
+            present: ByteCount(if summary.unchanged > 0 { present } else { 0 }),
+            needed: self.known,
+            verified: ByteCount(moved),
+            durable: ByteCount(moved),
+            files: summary.files_moved,
+        });
+    }
+}
+
+impl Work {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock()
+    }
+
+    fn tell(&self, news: News) {
+        let _ = self.tell.send(news);
+    }
+
+    /// The file, if it is still what it was when it was found.
+    fn open(&self, item: &Item) -> Result<Arc<SourceFile>, Trouble> {
+        let file = SourceFile::open(&item.root, &item.source).map_err(|e| {
+            let kind = match packtrain_disk::classify(&e) {
+                packtrain_disk::Trouble::NotFound => FailureKind::Vanished,
+                _ => FailureKind::Unreadable,
+            };
+            Trouble::never(kind, format!("{}: {e}", item.shown()))
+        })?;
+        if file.matches(item.size.get(), item.mtime) {
+            Ok(Arc::new(file))
+        } else {
+            Err(item.changed())
+        }
+    }
+
+    /// The file's time as it is kept in the store.
+    fn mtime(&self, item: &Item) -> Option<String> {
+        self.options.preserve_times.then(|| put::write_mtime(item.mtime))
+    }
+
+    async fn serve(&self, id: LineId) {
+        let mut held = None;
+        loop {
+            if self.is_surplus() {
+                break self.sockets.forget(id);
+            }
+            let take = self.desk().take();
+            let job = match take {
+                Take::Job(job) => job,
+                Take::Over => {
+                    self.streams.lock().0 -= 1;
+                    break self.sockets.forget(id);
+                }
+                Take::Wait => {
+                    let limit = std::time::Duration::from_millis(100);
+                    let _ = tokio::time::timeout(limit, self.wake.notified()).await;
+                    continue;
+                }
+            };
+            self.attend(id, job, &mut held).await;
+            self.desk().done();
+            self.wake.notify_waiters();
+        }
+    }
+
+    /// Whether a stream is one too many; it counts as gone then.
+    fn is_surplus(&self) -> bool {
+        let mut streams = self.streams.lock();
+        let surplus = streams.0 > streams.1;
+        streams.0 -= u32::from(surplus);
+        surplus
+    }
+
+    async fn attend(&self, id: LineId, job: Job, held: &mut Option<super::wire::Connection>) {
+        let (Job::Look(n) | Job::Part(n, _) | Job::Complete(n)) = job;
+        let mut tries = 0;
+        loop {
+            let done = Put { work: self, line: id, held: &mut *held }.go(job).await;
+            let Err(trouble) = done else { return };
+            *held = None;
+            tries += 1;
+            match trouble {
+                Trouble::Later(_, pause) if tries < TRIES => {
+                    let wait = std::time::Duration::from_millis(100 << tries);
+                    tokio::time::sleep(pause.map_or(wait, |pause| pause.to_std())).await;
+                }
+                Trouble::Later(text, _) => {
+                    let failure = Failure::new(FailureKind::Temporary, text);
+                    return self.tell(News::Hopeless(failure));
+                }
+                Trouble::Never(failure) => return self.never(n, failure).await,
+            }
+        }
+    }
+
+    async fn never(&self, n: usize, failure: Failure) {
+        let upload = self.desk().drop_file(n);
+        if let Some(upload) = upload {
+            self.give_up(n, &upload.id).await;
+        }
+        match failure.kind {
+            // These say nothing of one file only.
+            FailureKind::NotAuthorised | FailureKind::Usage | FailureKind::Fatal => {
+                self.tell(News::Hopeless(failure));
+            }
+            // What is missing is the bucket.
+            FailureKind::SourceMissing => {
+                self.tell(News::Hopeless(Failure { kind: FailureKind::TargetMissing, ..failure }));
+            }
+            _ => self.tell(News::Done(n, FileReport::Failed(failure))),
+        }
+    }
+
+    async fn give_up(&self, n: usize, upload: &str) {
+        let mut held = None;
+        let line = LineId::numbered(u32::MAX);
+        Put { work: self, line, held: &mut held }.abort(&self.items[n], upload).await;
+        self.sockets.forget(line);
+    }
+}

@@ -1,0 +1,448 @@
+//! The requests of an upload: is it there, begin, a part, all together, is it right.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use hyper::Method;
+use hyper::header::HeaderMap;
+use md5::{Digest as _, Md5};
+use packtrain_disk::SourceFile;
+use packtrain_object::Mtime;
+use packtrain_transfer::message::Resume;
+use packtrain_transfer::{FailureKind, FileReport};
+use packtrain_units::ByteCount;
+use rusty_s3::actions::{
+    CompleteMultipartUploadResponse, CreateMultipartUpload, ListParts, S3Action,
+};
+
+use super::desk::{self, Job, Upload, WHOLE};
+use super::memory::{self, Begun};
+use super::{Item, News, Work};
+use crate::answer::{self, Trouble};
+use crate::body::{Outgoing, Part};
+use crate::s3::{Answer, plain};
+use crate::wire::{Connection, Headers};
+use packtrain_runtime::transports::LineId;
+use packtrain_service::weburl::WebUrl;
+
+/// Where the time of a file is kept, as rclone keeps it: seconds since 1970.
+const MTIME: &str = "x-amz-meta-mtime";
+/// What is read at once for a digest.
+const STEP: usize = 256 << 10;
+
+/// A stream at work on an upload.
+pub(super) struct Put<'a> {
+    pub(super) work: &'a Work,
+    pub(super) line: LineId,
+    pub(super) held: &'a mut Option<Connection>,
+}
+
+impl Put<'_> {
+    /// Does one job, once.
+    pub(super) async fn go(&mut self, job: Job) -> Result<(), Trouble> {
+        match job {
+            Job::Look(n) => self.look(n).await,
+            Job::Part(n, part) => self.part(n, part).await,
+            Job::Complete(n) => self.complete(n).await,
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        (url, headers): (WebUrl, Headers),
+        body: Outgoing,
+        name: &str,
+    ) -> Result<Answer, Trouble> {
+        if !self.held.as_ref().is_some_and(|held| held.is_for(&url)) {
+            *self.held = None;
+            let made = self.work.client.connect(&url).await?;
+            self.work.sockets.has(self.line, &made);
+            *self.held = Some(made);
+        }
+        let Some(held) = self.held.as_mut() else { return Err(Trouble::later("no connection")) };
+        self.work.bucket.ask_over(held, method, &url, &headers, body, name).await
+    }
+
+    /// What the store has under the key; none if nothing.
+    async fn head(&mut self, item: &Item) -> Result<Option<HeaderMap>, Trouble> {
+        let bucket = &self.work.bucket;
+        let mut action = bucket.place.head_object(None, &item.key);
+        action.headers_mut().insert("x-amz-checksum-mode", "ENABLED");
+        let request = plain(&action);
+        match self.ask(Method::HEAD, request, Outgoing::none(), &item.name).await {
+            Ok(answer) => Ok(Some(answer.headers)),
+            // Who may not list a bucket is told 403 of what is not there.
+            Err(Trouble::Never(f))
+                if matches!(f.kind, FailureKind::SourceMissing | FailureKind::NotAuthorised) =>
+            {
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn look(&mut self, n: usize) -> Result<(), Trouble> {
+        let work = self.work;
+        let item = &work.items[n];
+        work.bucket.check(&item.key).map_err(Trouble::Never)?;
+        let there = self.head(item).await?;
+        if let Some(headers) = there
+            && is_same(&headers, item, work.options.update)
+        {
+            work.tell(News::Done(n, FileReport::Unchanged));
+            return Ok(());
+        }
+        if work.options.dry_run {
+            work.tell(News::Done(n, FileReport::Moved));
+            return Ok(());
+        }
+        if item.size <= ByteCount(WHOLE) {
+            self.whole(item, n).await
+        } else {
+            self.begin(item, n).await
+        }
+    }
+
+    /// A small file, in one request.
+    async fn whole(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
+        let file = self.work.open(item)?;
+        let bucket = &self.work.bucket;
+        let digest = digest(&file, item, 0..item.size.get(), bucket.in_clear())?;
+        let mut action = bucket.place.put_object(None, &item.key);
+        action.headers_mut().insert("content-md5", encoded(&digest.md5));
+        if let Some(mtime) = self.work.mtime(item) {
+            action.headers_mut().insert(MTIME, mtime);
+        }
+        let body = self.body(&file, 0..item.size.get(), digest.sha256);
+        let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
+        check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
+        self.work.tell(News::Bytes(item.size));
+        self.work.tell(News::Done(n, FileReport::Moved));
+        Ok(())
+    }
+
+    fn body(
+        &self,
+        file: &Arc<SourceFile>,
+        range: std::ops::Range<u64>,
+        sha256: Option<[u8; 32]>,
+    ) -> Outgoing {
+        let (file, pace) = (Arc::clone(file), Arc::clone(&self.work.pace));
+        let part = Part { file, at: range.start, left: range.end - range.start, pace };
+        Outgoing::part(part, sha256)
+    }
+
+    /// A large file: goes on with what an earlier run left, or begins.
+    async fn begin(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
+        let part = desk::part_size(item.size).ok_or_else(|| {
+            let text = format!("{}: larger than a store takes", item.name);
+            Trouble::never(FailureKind::TargetRefused, text)
+        })?;
+        let parts = item.size.get().div_ceil(part.get()) as usize;
+        let url = self.work.bucket.place.object_url(&item.key).to_string();
+        if let Some(begun) = memory::recall(&url) {
+            let usable =
+                self.work.options.resume != Resume::Off && begun.is_of(item.size, item.mtime, part);
+            let found = match usable {
+                true => self.found(item, &begun.upload, part, parts).await,
+                false => Ok(None),
+            };
+            match found {
+                Ok(Some(tags)) => {
+                    let upload = Upload { id: begun.upload, part, tags };
+                    self.work.desk().begun(n, upload);
+                    return Ok(());
+                }
+                // A list that cannot be read is no reason to fail each time.
+                Ok(None) => self.abort(item, &begun.upload).await,
+                Err(Trouble::Never(f)) if f.kind == FailureKind::Protocol => {
+                    self.abort(item, &begun.upload).await;
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let bucket = &self.work.bucket;
+        let mut action = bucket.place.create_multipart_upload(None, &item.key);
+        if let Some(mtime) = self.work.mtime(item) {
+            action.headers_mut().insert(MTIME, mtime);
+        }
+        let answer = self.ask(Method::POST, plain(&action), Outgoing::none(), &item.name).await?;
+        let text = String::from_utf8_lossy(&answer.document);
+        let created = CreateMultipartUpload::parse_response(&text).map_err(|e| odd(item, &e))?;
+        let id = created.upload_id().to_owned();
+        memory::remember(&Begun::new(&url, &id, item.size, item.mtime, part));
+        self.work.desk().begun(n, Upload { id, part, tags: vec![None; parts] });
+        Ok(())
+    }
+
+    /// Which parts of an earlier upload are there and right; none if the store has forgotten it.
+    async fn found(
+        &mut self,
+        item: &Item,
+        upload: &str,
+        part: ByteCount,
+        parts: usize,
+    ) -> Result<Option<Vec<Option<String>>>, Trouble> {
+        let mut tags = vec![None; parts];
+        let (mut marker, mut resumed) = (None, 0);
+        let file = self.work.open(item)?;
+        loop {
+            let bucket = &self.work.bucket;
+            let mut action = bucket.place.list_parts(None, &item.key, upload);
+            if let Some(marker) = marker {
+                action.set_part_number_marker(marker);
+            }
+            let asked = self.ask(Method::GET, plain(&action), Outgoing::none(), &item.name).await;
+            let answer = match asked {
+                Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => return Ok(None),
+                other => other?,
+            };
+            let text = results(&answer.document);
+            let page = ListParts::parse_response(&text).map_err(|e| odd(item, &e))?;
+            for one in &page.parts {
+                let n = usize::from(one.number).wrapping_sub(1);
+                let Some(slot) = tags.get_mut(n) else { continue };
+                let range = desk::part_range(item.size, part, n);
+                let trusted = self.work.options.resume == Resume::Trust;
+                let right = one.size == range.end - range.start
+                    && (trusted
+                        || unquoted(&one.etag) == hex(&digest(&file, item, range, false)?.md5));
+                if right {
+                    resumed += one.size;
+                    *slot = Some(one.etag.clone());
+                }
+            }
+            match page.next_part_number_marker {
+                Some(next) if marker.is_none_or(|before| next > before) => marker = Some(next),
+                _ => break,
+            }
+        }
+        self.work.tell(News::Resumed(ByteCount(resumed)));
+        Ok(Some(tags))
+    }
+
+    async fn part(&mut self, n: usize, part: usize) -> Result<(), Trouble> {
+        let item = &self.work.items[n];
+        let Some(upload) = self.work.desk().upload(n) else { return Ok(()) };
+        let range = desk::part_range(item.size, upload.part, part);
+        let file = self.work.open(item)?;
+        let bucket = &self.work.bucket;
+        let digest = digest(&file, item, range.clone(), bucket.in_clear())?;
+        let number = u16::try_from(part + 1).unwrap_or(u16::MAX);
+        let mut action = bucket.place.upload_part(None, &item.key, number, &upload.id);
+        action.headers_mut().insert("content-md5", encoded(&digest.md5));
+        let size = ByteCount(range.end - range.start);
+        let body = self.body(&file, range, digest.sha256);
+        let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
+        let tag = check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
+        self.work.tell(News::Bytes(size));
+        self.work.desk().sent(n, part, tag);
+        Ok(())
+    }
+
+    async fn complete(&mut self, n: usize) -> Result<(), Trouble> {
+        let item = &self.work.items[n];
+        let Some(upload) = self.work.desk().upload(n) else { return Ok(()) };
+        // Parts of a file that changed meanwhile do not belong together.
+        self.work.open(item)?;
+        let tags: Vec<String> = upload.tags.into_iter().flatten().collect();
+        let bucket = &self.work.bucket;
+        let all = tags.iter().map(String::as_str);
+        let action = bucket.place.complete_multipart_upload(None, &item.key, &upload.id, all);
+        let to = (action.sign(std::time::Duration::from_secs(1)).into(), Headers::new());
+        let body = Outgoing::bytes(action.body());
+        let said = match self.ask(Method::POST, to, body, &item.name).await {
+            Ok(answer) if is_complete(&answer.document) => true,
+            // A store may say that all is well and then, in the document, that it is not.
+            Ok(_) => {
+                let text = format!("{}: the store did not complete it", item.name);
+                return Err(Trouble::later(text));
+            }
+            // Its upload is gone: it may be complete since an answer that did not get here.
+            Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => false,
+            Err(trouble) => return Err(trouble),
+        };
+        // Who may write and not read is left with the store's word.
+        let headers = match self.head(item).await? {
+            Some(headers) => headers,
+            None if said => return self.completed(item, n),
+            None => {
+                let text = format!("{}: the store does not have it", item.name);
+                return Err(Trouble::later(text));
+            }
+        };
+        if answer::length(&headers) != Some(item.size.get()) {
+            return Err(wrong(&item.name, "it has another size"));
+        }
+        let told = answer::text(&headers, "etag").map(|tag| unquoted(&tag)).unwrap_or_default();
+        if let (Some(wanted), true) = (together(&tags), told.contains('-'))
+            && wanted != told
+        {
+            return Err(wrong(&item.name, "its tag is not that of its parts"));
+        }
+        self.completed(item, n)
+    }
+
+    fn completed(&self, item: &Item, n: usize) -> Result<(), Trouble> {
+        memory::forget(self.work.bucket.place.object_url(&item.key).as_str());
+        self.work.desk().drop_file(n);
+        self.work.tell(News::Done(n, FileReport::Moved));
+        Ok(())
+    }
+
+    /// Gives an upload up, so that nobody pays for its parts.
+    pub(super) async fn abort(&mut self, item: &Item, upload: &str) {
+        let bucket = &self.work.bucket;
+        let action = bucket.place.abort_multipart_upload(None, &item.key, upload);
+        let _ = self.ask(Method::DELETE, plain(&action), Outgoing::none(), &item.name).await;
+        memory::forget(bucket.place.object_url(&item.key).as_str());
+    }
+}
+
+/// A document's text. S3 calls its documents `...Result`, some stores `...Response`.
+fn results(document: &[u8]) -> String {
+    let text = String::from_utf8_lossy(document);
+    text.replace("CompleteMultipartUploadResponse", "CompleteMultipartUploadResult")
+        .replace("ListPartsResponse", "ListPartsResult")
+}
+
+/// Whether a document says that an upload was completed.
+fn is_complete(document: &[u8]) -> bool {
+    let text = results(document);
+    // Some stores leave the document's name space out.
+    CompleteMultipartUploadResponse::parse(&text).is_ok()
+        || (text.contains("<CompleteMultipartUploadResult") && !text.contains("<Error>"))
+}
+
+fn odd(item: &Item, error: &dyn std::fmt::Display) -> Trouble {
+    let text = format!("{}: the store's answer: {error}", item.name);
+    Trouble::never(FailureKind::Protocol, text)
+}
+
+fn wrong(name: &str, why: &str) -> Trouble {
+    let text = format!("{name}: what the store has is not what was sent: {why}");
+    Trouble::never(FailureKind::Integrity, text)
+}
+
+/// Whether the store has the file as it is; with `update` also if it has a newer one.
+fn is_same(headers: &HeaderMap, item: &Item, update: bool) -> bool {
+    let kept = answer::text(headers, MTIME).as_deref().and_then(read_mtime);
+    let modified = answer::text(headers, "last-modified").and_then(|d| answer::seconds(&d));
+    if update && kept.map_or(modified, |m| Some(m.secs)).is_some_and(|secs| secs > item.mtime.secs)
+    {
+        return true;
+    }
+    answer::length(headers) == Some(item.size.get()) && kept == Some(item.mtime)
+}
+
+/// The tag of what was sent, if it is not that of something else.
+fn check_tag(headers: &HeaderMap, digest: &str, name: &str) -> Result<String, Trouble> {
+    let Some(tag) = answer::text(headers, "etag") else {
+        let text = format!("{name}: the store tells no tag");
+        return Err(Trouble::never(FailureKind::Protocol, text));
+    };
+    // Under some encryptions at rest a tag is no digest of what was sent.
+    let coded = answer::text(headers, "x-amz-server-side-encryption")
+        .is_some_and(|how| how.starts_with("aws:"))
+        || headers.contains_key("x-amz-server-side-encryption-customer-algorithm");
+    let told = unquoted(&tag);
+    let is_digest = told.len() == 32 && told.bytes().all(|c| c.is_ascii_hexdigit());
+    if is_digest && !coded && told != digest {
+        return Err(wrong(name, "its digest is another"));
+    }
+    Ok(tag)
+}
+
+fn unquoted(tag: &str) -> String {
+    tag.trim_matches('"').to_ascii_lowercase()
+}
+
+/// The tag of an object made of these parts, if theirs are digests.
+fn together(tags: &[String]) -> Option<String> {
+    let mut all = Md5::new();
+    for tag in tags {
+        let tag = unquoted(tag);
+        let bytes: Option<Vec<u8>> = (0..tag.len() / 2)
+            .map(|n| u8::from_str_radix(tag.get(2 * n..2 * n + 2)?, 16).ok())
+            .collect();
+        all.update(bytes.filter(|bytes| bytes.len() == 16)?);
+    }
+    Some(format!("{}-{}", hex(&all.finalize()), tags.len()))
+}
+
+/// The digests that stores know, of part of a file that does not change meanwhile.
+struct Digests {
+    md5: Vec<u8>,
+    /// Only where the signature is to cover the bytes.
+    sha256: Option<[u8; 32]>,
+}
+
+fn digest(
+    file: &SourceFile,
+    item: &Item,
+    range: std::ops::Range<u64>,
+    sha256: bool,
+) -> Result<Digests, Trouble> {
+    let unread = |e: &dyn std::fmt::Display| {
+        Trouble::never(FailureKind::Unreadable, format!("{}: {e}", item.shown()))
+    };
+    tokio::task::block_in_place(|| {
+        let mut all = Md5::new();
+        let mut sha = sha256.then(|| Context::new(&SHA256));
+        let mut buffer = vec![0; STEP];
+        let mut at = range.start;
+        while at < range.end {
+            let step = (range.end - at).min(STEP as u64) as usize;
+            file.read_exact_at(at, &mut buffer[..step]).map_err(|e| unread(&e))?;
+            all.update(&buffer[..step]);
+            if let Some(sha) = &mut sha {
+                sha.update(&buffer[..step]);
+            }
+            at += step as u64;
+        }
+        file.check_unchanged().map_err(|_| item.changed())?;
+        let sha256 = sha.and_then(|sha| sha.finish().as_ref().try_into().ok());
+        Ok(Digests { md5: all.finalize().to_vec(), sha256 })
+    })
+}
+
+fn encoded(digest: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(digest)
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A time as it is kept.
+pub(super) fn write_mtime(mtime: Mtime) -> String {
+    format!("{}.{:09}", mtime.secs, mtime.nanos)
+}
+
+fn read_mtime(text: &str) -> Option<Mtime> {
+    let (secs, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = part.chars().chain(std::iter::repeat('0')).take(9).collect();
+    Some(Mtime { secs: secs.parse().ok()?, nanos: digits.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_tags_are_those_of_other_programs() {
+        let mtime = Mtime { secs: 1_700_000_000, nanos: 5_000_000 };
+        assert_eq!(write_mtime(mtime), "1700000000.005000000");
+        assert_eq!(read_mtime("1700000000.005"), Some(mtime));
+        assert_eq!(read_mtime("7"), Some(Mtime { secs: 7, nanos: 0 }));
+        assert_eq!(read_mtime("yesterday"), None);
+        // Two empty parts.
+        let empty = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
+        let wanted =
+            format!("{}-2", hex(&Md5::digest([Md5::digest(b""), Md5::digest(b"")].concat())));
+        assert_eq!(together(&[empty.clone(), empty.clone()]), Some(wanted));
+        assert_eq!(together(&[empty, "\"encrypted\"".to_owned()]), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! `cp udt4://host:port/name DST`: the client of the stock library's file server.
+//!
+//! The client sends the name's length as a 32 bit and the name; the server answers with the size
+//! as a 64 bit (negative: it has no such file) and the bytes. Numbers are in the order of the
+//! host, which the protocol takes to be the same at both ends.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use packtrain_disk::{Meta, Root, write};
+use packtrain_object::RelPath;
+use packtrain_os::clock;
+use packtrain_socket::{Error, Options, Socket};
+use packtrain_transfer::message::Summary;
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, DataRate, Duration, Time, TokenBucket};
+
+use super::{FLOW_WINDOW, LONGEST_NAME, LOOK, failure, in_clear, lookup, options};
+use packtrain_runtime::session::Stop;
+use packtrain_runtime::sink::{SingleFile, kind_of, single_file};
+use packtrain_service::ceilings::{HELD, HeldBy, SEND_BURST};
+use packtrain_service::paths::show;
+use packtrain_service::{
+    CpRequest, Location, NodeError, Outcome, ProgressSnapshot, Reporter, TransportShare,
+};
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
+/// How long the server may take for the size, or between two pieces. A connection that is broken
+/// is noticed sooner; this is for a server that holds one and sends nothing.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the end of the connection may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// What may wait for the disk, or for a gap to be filled: twice what 1 Gbit/s holds in 200 ms.
+/// Memory is taken as it arrives.
+const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(250);
+/// What is left to write back is kept small, so that the sync at the end is short.
+const WRITE_BACK: u64 = 64 << 20;
+
+/// Fetches one file.
+pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+    let [Location::Udt4 { host, port, path }] = request.sources.as_slice() else {
+        return Err(usage(
+            "a udt4:// place is read, one file at a time: name it as the one source",
+        ));
+    };
+    if path.len() > LONGEST_NAME {
+        return Err(usage("the name is longer than 4096 bytes"));
+    }
+    reporter.notice(&in_clear());
+    let begun = clock::now();
+    let whom = &request.sources[0];
+    let stop = Stop::new(request.stop.clone());
+    let address = lookup(host, *port)?;
+    let mut target = Target::open(&request.dest, path)?;
+    let rate = request.options.rate_bps.map(DataRate::from_bps);
+    let mut call =
+        Call { socket: dial(address, whom)?, whom, stop, heard: clock::now(), held: false };
+    let moved = call.size(path).and_then(|size| {
+        target.expect(size)?;
+        let mut progress = Progress { reporter, size, told: begun, begun: clock::now() };
+        call.receive(size, rate, &mut target, &mut progress)
+    });
+    let rtt = call.socket.stats().rtt;
+    // Told of the end, the server need not find out by itself; that it has gone is fine.
+    let _ = call.socket.close();
+    let failure = moved.and_then(|()| target.commit()).err();
+    let got = target.at;
+    let done = failure.is_none();
+    Ok(Outcome {
+        summary: Summary {
+            bytes: if done { got } else { 0 },
+            bytes_moved: got,
+            entries: u64::from(done),
+            files_moved: u64::from(done),
+            failed: u64::from(!done),
+            ..Summary::default()
+        },
+        elapsed: clock::now().since(begun),
+        transport: "udt4".to_owned(),
+        shares: vec![TransportShare { name: "udt4".to_owned(), bytes: ByteCount(got) }],
+        rtt: (!rtt.is_zero()).then_some(rtt),
+        held_by: call.held.then(|| HeldBy::Rate.word().to_owned()),
+        failure,
+        ..Outcome::default()
+    })
+}
+
+fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
+    let options = Options {
+        linger: GOODBYE,
+        recv_buffer: RECEIVE_BUFFER,
+        flow_window: FLOW_WINDOW,
+        ..options(None, None)
+    };
+    let socket = Socket::connect(address, &options).map_err(|e| failure(whom, &e))?;
+    socket.set_recv_timeout(Some(LOOK));
+    socket.set_send_timeout(Some(PATIENCE));
+    Ok(socket)
+}
+
+/// A connection with the server.
+struct Call<'a> {
+    socket: Socket,
+    whom: &'a Location,
+    stop: Stop,
+    /// When something came.
+    heard: Time,
+    /// The ceiling of the rate held it.
+    held: bool,
+}
+
+impl Call<'_> {
+    /// Asks for a file; gives its size.
+    fn size(&mut self, name: &[u8]) -> Result<u64, Failure> {
+        let size = self.ask(name)?;
+        u64::try_from(size).map_err(|_| {
+            let whom = self.whom;
+            let text =
+                format!("{whom}: the server has no such file (it answered with size {size})");
+            Failure::new(FailureKind::SourceMissing, text)
+        })
+    }
+
+    /// Asks for a file; gives the size that the server answers with.
+    fn ask(&mut self, name: &[u8]) -> Result<i64, Failure> {
+        let mut words = (name.len() as i32).to_ne_bytes().to_vec();
+        words.extend_from_slice(name);
+        self.socket.send_all(&words).map_err(|e| failure(self.whom, &e))?;
+        let mut size = [0; 8];
+        let mut have = 0;
+        while have < size.len() {
+            match self.read(&mut size[have..])? {
+                0 => return Err(self.early("before it told the file's size")),
+                n => have += n,
+            }
+        }
+        Ok(i64::from_ne_bytes(size))
+    }
+
+    /// Receives the file.
+    fn receive(
+        &mut self,
+        size: u64,
+        rate: Option<DataRate>,
+        target: &mut Target,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Failure> {
+        let mut piece = vec![0; PIECE];
+        // No reader is to take more than a moment's worth at once after a silence.
+        let mut bucket = rate.map(|rate| TokenBucket::new(rate, SEND_BURST));
+        while target.at < size {
+            let want = piece.len().min((size - target.at).try_into().unwrap_or(usize::MAX));
+            let got = self.read(&mut piece[..want])?;
+            if got == 0 {
+                return Err(self.early(&format!("after {} of {size} bytes", target.at)));
+            }
+            target.write(&piece[..got])?;
+            progress.tell(target.at);
+            // Who reads slower is sent less: the window that we advertise closes.
+            let due = bucket.as_mut().map(|bucket| {
+                bucket.charge(clock::now(), ByteCount(got as u64));
+                bucket.due()
+            });
+            while due.is_some_and(|due| due > clock::now()) && self.stop.asked().is_none() {
+                let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
+                std::thread::sleep(left.min(LOOK).to_std());
+                self.heard = clock::now();
+            }
+        }
+        progress.told = Time::ZERO;
+        progress.tell(target.at);
+        self.held = bucket.is_some_and(|bucket| bucket.limited(clock::now()) >= HELD);
+        Ok(())
+    }
+
+    /// Reads what comes; 0 at the end.
+    fn read(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+        loop {
+            if let Some(failure) = self.stop.asked() {
+                return Err(failure);
+            }
+            match self.socket.recv(out) {
+                Ok(n) => {
+                    self.heard = clock::now();
+                    return Ok(n);
+                }
+                Err(Error::TimedOut) if clock::now().since(self.heard) < PATIENCE => {}
+                Err(e) => return Err(failure(self.whom, &e)),
+            }
+        }
+    }
+
+    fn early(&self, when: &str) -> Failure {
+        let text = format!("{}: the server closed the connection {when}", self.whom);
+        Failure::new(FailureKind::Temporary, text)
+    }
+}
+
+/// Tells how far it is.
+struct Progress<'a> {
+    reporter: &'a dyn Reporter,
+    size: u64,
+    told: Time,
+    begun: Time,
+}
+
+impl Progress<'_> {
+    fn tell(&mut self, at: u64) {
+        let now = clock::now();
+        if now.since(self.told) < TELL {
+            return;
+        }
+        self.told = now;
+        let span = now.since(self.begun);
+        let rate = match at {
+            0 => DataRate::ZERO,
+            at => DataRate::from_bytes_over(ByteCount(at), span),
+        };
+        let left = ByteCount(self.size - at);
+        self.reporter.progress(&ProgressSnapshot {
+            bytes_done: ByteCount(at),
+            bytes_total: Some(ByteCount(self.size)),
+            files_done: 0,
+            files_total: Some(1),
+            rate,
+            eta: (rate > DataRate::ZERO).then(|| rate.time_for(left)),
+            verdict: None,
+            transport: "udt4".to_owned(),
+        });
+    }
+}
+
+/// Where the bytes go.
+struct Target {
+    to: To,
+    at: u64,
+    /// Bytes whose writing back was started.
+    flushed: u64,
+}
+
+enum To {
+    File { place: SingleFile, file: Option<std::fs::File> },
+    Stdout,
+}
+
+impl Target {
+    /// Finds the place; nothing is written yet.
+    fn open(dest: &Location, name: &[u8]) -> Result<Self, Failure> {
+        let to = match dest {
+            Location::Local(path) => {
+                let own = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
+                To::File { place: single_file(path, own)?, file: None }
+            }
+            Location::Stdio => To::Stdout,
+            _ => {
+                let text = "what a udt4:// server has is copied to this machine: name a path or -";
+                return Err(Failure::new(FailureKind::Usage, text));
+            }
+        };
+        Ok(Self { to, at: 0, flushed: 0 })
+    }
+
+    /// The size is known.
+    fn expect(&mut self, size: u64) -> Result<(), Failure> {
+        let To::File { place: SingleFile { root, name, tag, .. }, file } = &mut self.to else {
+            return Ok(());
+        };
+        if root.free_space().is_ok_and(|space| space.available < ByteCount(size)) {
+            let text = format!(
+                "the file has {}, and the target's file system has less room: free some space",
+                ByteCount(size)
+            );
+            return Err(Failure::new(FailureKind::TargetFull, text));
+        }
+        // It grows with what arrives: the size is a stranger's word.
+        let made = root.open_temp(name, tag, 0, false);
+        *file = Some(made.map_err(|e| trouble(root, name, &e))?);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.to {
+            To::File { place: SingleFile { root, name, .. }, file: Some(file) } => {
+                write::write_all_at(file, self.at, bytes).map_err(|e| trouble(root, name, &e))?;
+            }
+            To::File { file: None, .. } => {}
+            To::Stdout => io::stdout().lock().write_all(bytes).map_err(|e| stdout(&e))?,
+        }
+        self.at += bytes.len() as u64;
+        if let To::File { file: Some(file), .. } = &self.to
+            && self.at - self.flushed >= WRITE_BACK
+        {
+            write::start_writeback(file, self.flushed, ByteCount(self.at - self.flushed));
+            self.flushed = self.at;
+        }
+        Ok(())
+    }
+
+    /// Everything is there: it is made durable and takes its name.
+    fn commit(&mut self) -> Result<(), Failure> {
+        match &mut self.to {
+            To::File { place: SingleFile { root, name, tag, .. }, file } => {
+                let Some(open) = file.take() else { return Ok(()) };
+                let done = write::sync_data(&open)
+                    .and_then(|()| root.commit(name, tag, &Meta::default()))
+                    .and_then(|()| root.sync());
+                *file = Some(open);
+                done.map_err(|e| trouble(root, name, &e))
+            }
+            To::Stdout => io::stdout().lock().flush().map_err(|e| stdout(&e)),
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Once committed there is none of that name any more.
+        if let To::File { place: SingleFile { root, name, tag, .. }, file: Some(_) } = &self.to {
+            let _ = root.remove_temp(name, tag);
+        }
+    }
+}
+
+fn stdout(error: &io::Error) -> Failure {
+    Failure::new(FailureKind::TargetRefused, format!("standard output: {error}"))
+}
+
+fn trouble(root: &Root, name: &RelPath, error: &io::Error) -> Failure {
+    let trouble = root.trouble(error);
+    let place = root.path().join(Path::new(&*show(name.as_bytes())));
+    Failure::new(kind_of(trouble), format!("{}: {}", place.display(), trouble.sentence()))
+}

@@ -1,0 +1,431 @@
+//! `perf --transport udt4`: bytes from memory to memory, without a word beside them, so that
+//! stock programs that only send or only take can be the other end.
+//!
+//! A client that sends just sends, and what its peer acknowledged is what counts. A client that
+//! wants to be sent to says so first: 16 bytes that no test pattern begins with, how long, and
+//! how much.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
+use packtrain_socket::{Error, Listener, Options, Perf, Socket};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
+
+use super::{FLOW_WINDOW, LOOK, address, failure, in_clear, lookup, options};
+use packtrain_perf as perf;
+use packtrain_perf::{Intervals, Now};
+use packtrain_runtime::permissions::Allowed;
+use packtrain_service::CpuUse;
+use packtrain_service::ceilings::{RECEIVE_BURST, SEND_BURST};
+use packtrain_service::executor::spawn;
+use packtrain_service::history;
+use packtrain_service::host::split_host;
+use packtrain_service::{
+    NodeError, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter,
+    PerfServerRequest, StopHandle,
+};
+
+/// Connections tested at a time; more are turned away.
+const MOST_CLIENTS: usize = 64;
+/// Bytes handed over at a time.
+const BLOCK: usize = 256 << 10;
+/// Bytes read at once under a ceiling of the rate.
+const LIMITED_READ: usize = 64 << 10;
+/// How long the last bytes may take to be acknowledged.
+const LAST_WORD: Duration = Duration::from_secs(60);
+/// The longest that a stranger may have us send.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// Buffers of each end: twice what 1 Gbit/s holds in 200 ms, since here throughput is all that
+/// matters.
+const BUFFER: ByteCount = ByteCount(64 << 20);
+/// Begins the request of a client that wants to be sent to.
+const MAGIC: &[u8; 16] = b"packtrain perf\0\x01";
+/// The request: the magic, milliseconds and bytes (zero: no limit), little endian.
+const REQUEST: usize = 32;
+
+fn test_options(options: Options, linger: Duration) -> Options {
+    Options {
+        send_buffer: BUFFER,
+        recv_buffer: BUFFER,
+        flow_window: FLOW_WINDOW,
+        linger,
+        ..options
+    }
+}
+
+/// When sending ends.
+#[derive(Clone, Copy)]
+struct Until {
+    time: Option<Time>,
+    bytes: Option<u64>,
+}
+
+/// Sends zeros until it is enough or somebody wishes the end; gives the bytes handed over.
+fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, Error> {
+    let block = vec![0; BLOCK];
+    let mut sent = 0;
+    loop {
+        let left = until.bytes.map_or(u64::MAX, |bytes| bytes - sent);
+        let late = until.time.is_some_and(|time| clock::now() >= time);
+        if left == 0 || late || over() {
+            return Ok(sent);
+        }
+        match socket.send(&block[..BLOCK.min(left.try_into().unwrap_or(BLOCK))]) {
+            Ok(n) => sent += n as u64,
+            Err(Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Takes what comes until the peer closes.
+///
+/// Who reads slower is sent less: the window that we advertise closes.
+fn take(
+    socket: &Socket,
+    taken: &AtomicU64,
+    limiter: Option<&RateLimiter>,
+    over: &dyn Fn() -> bool,
+) -> Result<(), Error> {
+    let most = if limiter.is_some() { LIMITED_READ } else { usize::MAX };
+    while !over() {
+        match socket.skip(most) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                taken.fetch_add(n as u64, Ordering::Relaxed);
+                let due = limiter.map(|limiter| limiter.charge(ByteCount(n as u64)));
+                while due.is_some_and(|due| due > clock::now()) && !over() {
+                    let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
+                    std::thread::sleep(left.min(LOOK).to_std());
+                }
+            }
+            Err(Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Payload bytes that the peer acknowledged. The rest of what was handed over is in the buffer.
+fn acknowledged(socket: &Socket) -> u64 {
+    socket.acknowledged().get()
+}
+
+/// What the connections of a test did together.
+fn together(all: &[Perf]) -> (u64, Option<Duration>, Option<ByteCount>) {
+    let payload = |perf: &Perf| perf.sent_bytes.get() / perf.sent_packets.max(1);
+    let again = all.iter().map(|p| p.retransmitted_packets * payload(p)).sum();
+    let rtt = all.iter().map(|p| p.rtt).filter(|rtt| !rtt.is_zero()).min();
+    let cwnd = all.iter().map(|p| p.congestion_window * payload(p)).sum();
+    (again, rtt, Some(ByteCount(cwnd)).filter(|cwnd| cwnd.get() > 0))
+}
+
+/// Runs a test against a server of ours, or any program that takes or sends over UDT.
+///
+/// # Errors
+/// What kept the test from starting; later failures are in the outcome.
+pub fn client(
+    request: PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    perf::measured(request, reporter, |request, reporter| measure(&request, reporter))
+}
+
+fn measure(
+    request: &PerfClientRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<PerfOutcome, NodeError> {
+    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+    let (host, port) = split_host(&request.server)
+        .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
+    reporter.notice(&in_clear());
+    let address = lookup(&host, port)?;
+    let linger = if request.bytes.is_some() { LAST_WORD } else { Duration::ZERO };
+    // The ceiling is that of all connections together.
+    let parallel = request.parallel.max(1);
+    let share = request.rate.map(|rate| DataRate::from_bps(rate.as_bps() / u64::from(parallel)));
+    let options = test_options(options(request.cc.as_ref(), share), linger);
+    let mut sockets = Vec::new();
+    for _ in 0..parallel {
+        let socket = Socket::connect(address, &options).map_err(|e| failure(&address, &e))?;
+        socket.set_recv_timeout(Some(LOOK));
+        socket.set_send_timeout(Some(LOOK));
+        sockets.push(Arc::new(socket));
+    }
+    let mut intervals = Intervals::new(request.interval, reporter);
+    let begin_cpu = CpuUse::now();
+    let mut outcome = if request.reverse {
+        fetch(&sockets, request, &mut intervals)
+    } else {
+        push(&sockets, request, &mut intervals)
+    };
+    outcome.transport = "udt4".to_owned();
+    let mine = Some(CpuUse::since(begin_cpu));
+    match request.reverse {
+        true => outcome.cpu_receiver = mine,
+        false => outcome.cpu_sender = mine,
+    }
+    Ok(outcome)
+}
+
+/// Waits for `running` to be zero, telling the intervals meanwhile.
+fn watch(
+    running: &AtomicUsize,
+    sockets: &[Arc<Socket>],
+    intervals: &mut Intervals<'_>,
+    bytes: &dyn Fn() -> u64,
+    mut look: impl FnMut() -> bool,
+) -> (u64, Option<Duration>) {
+    loop {
+        let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
+        let (retransmitted, rtt, cwnd) = together(&all);
+        intervals.note(&Now {
+            at: clock::now(),
+            bytes: bytes(),
+            retransmitted,
+            rtt,
+            cwnd,
+            capacity: None,
+            arrival_rate: None,
+        });
+        if running.load(Ordering::Acquire) == 0 || look() {
+            return (retransmitted, rtt);
+        }
+        std::thread::sleep((LOOK / 10).to_std());
+    }
+}
+
+fn push(
+    sockets: &[Arc<Socket>],
+    request: &PerfClientRequest,
+    intervals: &mut Intervals<'_>,
+) -> PerfOutcome {
+    let begun = clock::now();
+    let over = AtomicBool::new(false);
+    let running = AtomicUsize::new(sockets.len());
+    let count = sockets.len() as u64;
+    let share = |i: u64| request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
+    let time = request.bytes.is_none().then(|| begun + request.duration);
+    let bytes = || sockets.iter().map(|s| acknowledged(s)).sum::<u64>();
+    let (sum, failures) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(i, socket)| {
+                let (over, running) = (&over, &running);
+                let until = Until { time, bytes: share(i) };
+                scope.spawn(move || {
+                    let sent = send(socket, until, &|| over.load(Ordering::Relaxed));
+                    // With a number of bytes it is over when they have arrived.
+                    let ended = match sent {
+                        Ok(_) if until.bytes.is_some() => socket.close(),
+                        Ok(_) => Ok(()),
+                        Err(e) => Err(e),
+                    };
+                    running.fetch_sub(1, Ordering::AcqRel);
+                    ended
+                })
+            })
+            .collect();
+        let look = || {
+            over.fetch_or(request.stop.requested().is_some(), Ordering::Relaxed);
+            false
+        };
+        let (retransmitted, rtt) = watch(&running, sockets, intervals, &bytes, look);
+        let sum = (bytes(), clock::now().since(begun), retransmitted, rtt);
+        // What is still under way does not count any more, but the peer is told of the end.
+        sockets.iter().for_each(|s| drop(s.close()));
+        let ended = threads.into_iter().filter_map(|t| t.join().ok());
+        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
+    });
+    let (bytes, elapsed, retransmitted, rtt) = sum;
+    PerfOutcome {
+        bytes: ByteCount(bytes),
+        elapsed,
+        retransmitted: ByteCount(retransmitted),
+        rtt,
+        failure: ended(request, failures.first()),
+        ..PerfOutcome::default()
+    }
+}
+
+pub(crate) fn fetch(
+    sockets: &[Arc<Socket>],
+    request: &PerfClientRequest,
+    intervals: &mut Intervals<'_>,
+) -> PerfOutcome {
+    let count = sockets.len() as u64;
+    let limiter = request.rate.map(|rate| RateLimiter::new(rate, SEND_BURST));
+    let limiter = limiter.as_ref();
+    let running = AtomicUsize::new(sockets.len());
+    let taken = AtomicU64::new(0);
+    let begun = clock::now();
+    // The server ends the test; its clock and ours need some slack.
+    let last = begun + request.duration + Duration::from_secs(5);
+    let over = AtomicBool::new(false);
+    let (sum, failures) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(i, socket)| {
+                let (over, running, taken) = (&over, &running, &taken);
+                let bytes = request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
+                let millis = request.bytes.map_or(request.duration.as_millis(), |_| 0);
+                scope.spawn(move || {
+                    let mut words = MAGIC.to_vec();
+                    words.extend_from_slice(&millis.to_le_bytes());
+                    words.extend_from_slice(&bytes.unwrap_or(0).to_le_bytes());
+                    let ended = socket.send_all(&words).and_then(|()| {
+                        take(socket, taken, limiter, &|| over.load(Ordering::Relaxed))
+                    });
+                    running.fetch_sub(1, Ordering::AcqRel);
+                    ended
+                })
+            })
+            .collect();
+        let look = || {
+            let late = request.bytes.is_none() && clock::now() >= last;
+            over.fetch_or(late || request.stop.requested().is_some(), Ordering::Relaxed);
+            false
+        };
+        let bytes = || taken.load(Ordering::Relaxed);
+        let (_, rtt) = watch(&running, sockets, intervals, &bytes, look);
+        let sum = (bytes(), clock::now().since(begun), rtt);
+        sockets.iter().for_each(|s| drop(s.close()));
+        let ended = threads.into_iter().filter_map(|t| t.join().ok());
+        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
+    });
+    PerfOutcome {
+        bytes: ByteCount(sum.0),
+        elapsed: sum.1,
+        rtt: sum.2,
+        failure: ended(request, failures.first()),
+        ..PerfOutcome::default()
+    }
+}
+
+fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> {
+    if request.stop.requested().is_some() {
+        return Some(Failure::new(FailureKind::Cancelled, "stopped on request"));
+    }
+    error.map(|e| failure(&request.server, e))
+}
+
+/// Takes and sends until asked to stop, or until so many connections were served.
+///
+/// # Errors
+/// What keeps it from listening.
+pub fn server(request: &PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+    let reporter = &history::Tests::new(reporter, &request.history);
+    reporter.notice(&in_clear());
+    let at = address(&request.listen)?;
+    // The site's ceiling, for each connection: nothing tells which of them are one test.
+    let rate = Allowed::by_policy()?.ceilings.rate_bps.map(DataRate::from_bps);
+    let options = test_options(options(request.cc.as_ref(), rate), LAST_WORD);
+    let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
+    listener.set_timeout(Some(LOOK));
+    reporter.listening(listener.local_addr(), None);
+    let (tell, told) = crossbeam_channel::unbounded::<(String, PerfOutcome)>();
+    let (mut active, mut served) = (0, 0);
+    while request.stop.requested().is_none() {
+        for (peer, outcome) in told.try_iter() {
+            (active, served) = (active - 1, served + 1);
+            reporter.finished(&peer, &outcome);
+        }
+        if active == 0 && request.tests.is_some_and(|tests| served >= tests) {
+            break;
+        }
+        let (socket, peer) = match listener.accept() {
+            Ok(found) => found,
+            Err(Error::TimedOut) => continue,
+            Err(e) => return Err(failure(&at, &e).into()),
+        };
+        if active >= MOST_CLIENTS {
+            let text = format!("{peer}: turned away, {MOST_CLIENTS} connections are being tested");
+            reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            continue;
+        }
+        active += 1;
+        let (stop, tell) = (request.stop.clone(), tell.clone());
+        spawn("pt-udt4", move || {
+            let outcome = one(&socket, rate, &stop);
+            drop(socket);
+            let _ = tell.send((peer.to_string(), outcome));
+        });
+    }
+    Ok(())
+}
+
+/// One connection of a client.
+fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcome {
+    let limiter = rate.map(|rate| RateLimiter::new(rate, RECEIVE_BURST));
+    socket.set_recv_timeout(Some(LOOK));
+    socket.set_send_timeout(Some(LOOK));
+    let begin_cpu = CpuUse::now();
+    let over = || stop.requested().is_some();
+    let taken = AtomicU64::new(0);
+    let mut head = Vec::new();
+    let mut first = clock::now();
+    let mut sends = false;
+    let result = opening(socket, &mut head, &over).and_then(|reverse| {
+        first = clock::now();
+        taken.store(head.len() as u64, Ordering::Relaxed);
+        match reverse {
+            None => take(socket, &taken, limiter.as_ref(), &over),
+            Some((time, bytes)) => {
+                sends = true;
+                taken.store(0, Ordering::Relaxed);
+                let time = if time.is_zero() { LONGEST } else { time.min(LONGEST) };
+                let time = Some(first + time);
+                let until = Until { time, bytes: (bytes > 0).then_some(bytes) };
+                let gone = send(socket, until, &over)?;
+                socket.close()?;
+                taken.store(gone, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    });
+    let (retransmitted, rtt, _) = together(&[socket.stats()]);
+    PerfOutcome {
+        transport: "udt4".to_owned(),
+        bytes: ByteCount(taken.load(Ordering::Relaxed)),
+        elapsed: clock::now().since(first),
+        retransmitted: ByteCount(retransmitted),
+        rtt,
+        cpu_sender: sends.then(|| CpuUse::since(begin_cpu)),
+        cpu_receiver: (!sends).then(|| CpuUse::since(begin_cpu)),
+        failure: result.err().map(|e| failure(&"the connection", &e)),
+        ..PerfOutcome::default()
+    }
+}
+
+/// Reads the beginning of what a client sends; when it is a request to be sent to, how long and
+/// how much.
+fn opening(
+    socket: &Socket,
+    head: &mut Vec<u8>,
+    over: &dyn Fn() -> bool,
+) -> Result<Option<(Duration, u64)>, Error> {
+    let mut bytes = [0; REQUEST];
+    while head.len() < REQUEST && !over() {
+        match socket.recv(&mut bytes[head.len()..]) {
+            Ok(0) => return Ok(None),
+            Ok(n) => head.extend_from_slice(&bytes[head.len()..head.len() + n]),
+            Err(Error::TimedOut) => continue,
+            Err(e) => return Err(e),
+        }
+        let begin = head.len().min(MAGIC.len());
+        if head[..begin] != MAGIC[..begin] {
+            return Ok(None);
+        }
+    }
+    let word = |at: usize| {
+        let eight = head.get(at..at + 8).and_then(|b| b.try_into().ok()).unwrap_or([0; 8]);
+        u64::from_le_bytes(eight)
+    };
+    let time = Duration::from_millis(word(16).min(LONGEST.as_millis()));
+    let (time, bytes) = (time, word(24));
+    // One of them must end it.
+    Ok(Some(if time.is_zero() && bytes == 0 { (LONGEST, 0) } else { (time, bytes) }))
+}
