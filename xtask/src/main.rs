@@ -20,7 +20,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test       all tests but the nightly ones: installs what they need, lists what was not run
-  tidy       arrows between crates, file lengths, dead files, documents, forbidden words
+  tidy       arrows between crates, import cycles, file lengths, dead files, documents, words
+             (--write: bring the map in ARCHITECTURE.md up to date)
   licences   the licence of every dependency is one we accept
   fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
   nightly    every experiment, the nightly tests, the speed of the simulator
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(rest),
-        Some("tidy") => tidy::run(),
+        Some("tidy") => tidy::run(rest.iter().any(|word| word == "--write")),
         Some("licences" | "licenses") => licences::run(),
         Some("fuzz") => fuzz::run(rest),
         Some("nightly") => nightly::run(),

@@ -1,18 +1,22 @@
 //! `xtask tidy`: the habits of this repository that a program can check.
 
 mod arrows;
+mod cycles;
 mod dead;
 mod documents;
 mod length;
+mod map;
 mod security;
 mod words;
 
 use anyhow::{Result, bail};
 
-/// Runs every check and reports all findings together.
-pub(crate) fn run() -> Result<()> {
+/// Runs every check and reports all findings together. `write` brings generated text up to date.
+pub(crate) fn run(write: bool) -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(arrows::check()?);
+    findings.extend(map::check(write)?);
+    findings.extend(cycles::check()?);
     findings.extend(length::check()?);
     findings.extend(dead::check()?);
     findings.extend(documents::check()?);

@@ -7,42 +7,180 @@ use serde_json::Value;
 
 use crate::sh;
 
-/// Crate and what its manifest names. `disk -> object` is ADR 0008.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("units", &[]),
-    ("object", &["units"]),
-    ("loss", &["units"]),
-    ("plan", &["units"]),
-    ("history", &["units"]),
-    ("testkit", &[]),
-    ("link", &["units"]),
-    ("cc", &["loss", "units"]),
-    ("proto", &["cc", "loss", "units"]),
-    ("session", &["proto", "units"]),
-    ("udt4", &["cc", "proto", "units"]),
-    ("transfer", &["object", "units"]),
-    ("os", &["units"]),
-    ("disk", &["object", "os", "units"]),
-    ("net", &["loss", "os", "proto", "units"]),
-    ("socket", &["cc", "net", "os", "proto", "udt4", "units"]),
-    ("sim", &["cc", "link", "proto", "units"]),
-    ("reproduce", &["link", "sim", "units"]),
-    ("emu", &["link", "os", "units"]),
+/// A layer: its name, what is in it, and its crates with what the manifest of each names.
+type Layer = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);
+
+/// The layers, bottom up. A crate uses crates of its own layer that come before it, and of lower
+/// layers. `disk -> object` is ADR 0008.
+const LAYERS: &[Layer] = &[
     (
-        "node",
+        "foundation",
+        "what everything else is made of: quantities, the object, helpers of tests",
+        &[("units", &[]), ("object", &["units"]), ("testkit", &[])],
+    ),
+    (
+        "algorithms",
+        "decisions and controllers, without I/O",
+        &[("loss", &["units"]), ("cc", &["loss", "units"]), ("plan", &["units"])],
+    ),
+    (
+        "engine",
+        "protocols as state machines, without I/O",
         &[
-            "cc", "disk", "history", "net", "object", "os", "plan", "proto", "session", "socket",
-            "transfer", "units",
+            ("proto", &["cc", "loss", "units"]),
+            ("session", &["proto", "units"]),
+            ("udt4", &["cc", "proto", "units"]),
+            ("transfer", &["object", "units"]),
         ],
     ),
-    ("cli", &["emu", "link", "loss", "node", "os", "plan", "reproduce", "sim", "units"]),
+    (
+        "os",
+        "clocks, files and sockets",
+        &[
+            ("os", &["units"]),
+            ("disk", &["object", "os", "units"]),
+            ("net", &["loss", "os", "proto", "units"]),
+        ],
+    ),
+    (
+        "services",
+        "what the product does",
+        &[
+            ("identity", &["net", "os", "units"]),
+            ("history", &["units"]),
+            (
+                "service",
+                &["history", "identity", "os", "plan", "proto", "session", "transfer", "units"],
+            ),
+            (
+                "hops",
+                &["cc", "identity", "net", "object", "os", "proto", "service", "session", "units"],
+            ),
+            (
+                "runtime",
+                &[
+                    "cc", "disk", "history", "hops", "identity", "net", "object", "os", "plan",
+                    "proto", "service", "session", "transfer", "units",
+                ],
+            ),
+            (
+                "stores",
+                &[
+                    "disk", "identity", "net", "object", "os", "plan", "runtime", "service",
+                    "transfer", "units",
+                ],
+            ),
+            ("perf", &["net", "object", "os", "proto", "runtime", "service", "transfer", "units"]),
+            ("socket", &["cc", "net", "os", "proto", "udt4", "units"]),
+            (
+                "udt4-service",
+                &[
+                    "disk", "net", "object", "os", "perf", "runtime", "service", "socket",
+                    "transfer", "units",
+                ],
+            ),
+            ("diagnose", &["history", "os", "service", "transfer", "units"]),
+            (
+                "server",
+                &[
+                    "hops", "identity", "net", "os", "perf", "runtime", "service", "transfer",
+                    "units",
+                ],
+            ),
+            (
+                "client",
+                &[
+                    "diagnose",
+                    "disk",
+                    "hops",
+                    "identity",
+                    "net",
+                    "object",
+                    "os",
+                    "plan",
+                    "runtime",
+                    "service",
+                    "session",
+                    "stores",
+                    "transfer",
+                    "udt4-service",
+                    "units",
+                ],
+            ),
+            (
+                "depot",
+                &[
+                    "disk", "hops", "identity", "net", "os", "plan", "service", "session",
+                    "transfer", "units",
+                ],
+            ),
+            ("demo", &["client", "disk", "net", "os", "runtime", "service", "transfer", "units"]),
+        ],
+    ),
+    (
+        "laboratory",
+        "paths that are made up, in virtual and in real time",
+        &[
+            ("link", &["units"]),
+            ("sim", &["cc", "link", "proto", "units"]),
+            ("reproduce", &["link", "sim", "units"]),
+            ("emu", &["link", "os", "units"]),
+        ],
+    ),
+    (
+        "command",
+        "the program",
+        &[(
+            "cli",
+            &[
+                "client",
+                "demo",
+                "depot",
+                "diagnose",
+                "emu",
+                "identity",
+                "link",
+                "loss",
+                "os",
+                "perf",
+                "plan",
+                "reproduce",
+                "runtime",
+                "server",
+                "service",
+                "sim",
+                "udt4-service",
+                "units",
+            ],
+        )],
+    ),
 ];
+
+fn crates() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    LAYERS.iter().flat_map(|(_, _, crates)| crates.iter().copied())
+}
+
+/// The table as ARCHITECTURE.md shows it.
+pub(super) fn map() -> String {
+    let width = crates().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (layer, what, crates) in LAYERS.iter().rev() {
+        text.push_str(&format!("{layer}: {what}\n"));
+        for (name, uses) in crates.iter().rev() {
+            let uses: Vec<_> = uses.iter().copied().filter(|name| *name != "units").collect();
+            let arrow = if uses.is_empty() { "" } else { " -> " };
+            text.push_str(&format!("    {name:width$}{arrow}{}", uses.join(", ")).trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
 
 /// Compares the table with what the manifests name directly. Dependencies of tests are free.
 pub(super) fn check() -> Result<Vec<String>> {
     let text = sh::capture(sh::cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
     let metadata: Value = serde_json::from_str(&text).context("cargo metadata")?;
-    let table: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+    let table: BTreeMap<_, _> = crates().collect();
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = short(package["name"].as_str().unwrap_or_default());
@@ -65,7 +203,7 @@ pub(super) fn check() -> Result<Vec<String>> {
 /// What differs between the table's line of a crate and its manifest.
 fn compare(name: &str, allowed: &BTreeSet<&str>, used: &BTreeSet<&str>) -> Vec<String> {
     let forbidden = used.difference(allowed).map(|other| {
-        format!("crate {name} must not use {other} (the table of arrows does not have it)")
+        format!("crate {name} must not use {other} (LAYERS in xtask/src/tidy/arrows.rs does not have it)")
     });
     let stale = allowed.difference(used).map(|other| {
         format!("the table of arrows lets {name} use {other}, which its manifest does not name")
@@ -85,18 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_crate_reaches_itself() {
-        let direct: BTreeMap<_, _> = ARROWS.iter().copied().collect();
-        for (name, uses) in ARROWS {
-            let mut reached = BTreeSet::new();
-            let mut open = uses.to_vec();
-            while let Some(next) = open.pop() {
-                assert!(direct.contains_key(next), "{next}, which {name} uses, has no line");
-                if reached.insert(next) {
-                    open.extend(direct[next]);
-                }
+    fn arrows_point_down() {
+        let mut below = BTreeSet::new();
+        for (name, uses) in crates() {
+            for used in uses {
+                assert!(below.contains(used), "{name} uses {used}, which does not come before it");
             }
-            assert!(!reached.contains(name), "{name} is in a circle");
+            assert!(below.insert(name), "{name} is there twice");
         }
     }
 
