@@ -1,4 +1,4 @@
-//! The `packtrain` command: reads the command line, asks `packtrain-node`, tells people.
+//! The `packtrain` command: reads the command line, calls the crate of each subcommand, and prints the results.
 
 mod args;
 mod cmd;

@@ -17,7 +17,7 @@ use packtrain_service::ceilings::Ceilings;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAGIC: [u8; 4] = *b"PKTR";
 
-/// What the caller's node tells the called node beside the transfer's own options.
+/// What the calling end tells the called end beside the transfer's own options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// A perf test instead of a transfer.

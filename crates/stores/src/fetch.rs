@@ -221,7 +221,7 @@ impl Runner<'_> {
 
     fn message(&mut self, message: Message) {
         match message {
-            // The sink is in this process: what its node says goes by shorter ways.
+            // The sink is in this process: what its driver says goes by shorter ways.
             Message::Channel(_)
             | Message::DataTaken(_)
             | Message::Hello(_)

@@ -1,4 +1,4 @@
-//! What the state machines ask their node to do, and the plain types that go with it.
+//! What the state machines ask their driver (`packtrain-runtime`) to do, and the plain types that go with it.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub enum TransportEvent {
     Closed(Failure),
 }
 
-/// What a source asks of its node.
+/// What a source asks of its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceAction {
     /// Send this to the peer.
@@ -45,7 +45,7 @@ pub enum SourceAction {
     Finished(Outcome),
 }
 
-/// What a sink asks of its node. Actions are to be begun in the order they come.
+/// What a sink asks of its driver. Actions are to be begun in the order they come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SinkAction {
     /// Send this to the peer.
@@ -194,5 +194,5 @@ pub struct Outcome {
     pub failed: Vec<(Vec<u8>, Failure)>,
 }
 
-/// A digest the node computed for a piece.
+/// A digest the driver computed for a piece.
 pub type PieceHash = (EntryId, Digest);

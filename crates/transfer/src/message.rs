@@ -188,7 +188,7 @@ pub struct Open {
     pub sources: Option<Vec<SourceName>>,
     /// How to go about it; both ends get the same.
     pub options: Options,
-    /// Opaque to the transfer: what the caller's node tells the called node.
+    /// Opaque to the transfer: what the caller's driver tells the called end's.
     pub channel: Vec<u8>,
 }
 

@@ -8,7 +8,7 @@ use super::offer::{FlowOffer, Hints, Offer, Word};
 use super::tcp::wire::{FRAME_HEAD, FrameHead};
 use packtrain_service::address_policy::DialPolicy;
 
-/// A word of one node to the other: what is read is written and read again the same; an offer names
+/// A word of one end to the other: what is read is written and read again the same; an offer names
 /// no more addresses than are tried, and none that nobody is.
 pub fn offer(data: &[u8]) {
     let Some(word) = Word::decode(data) else { return };

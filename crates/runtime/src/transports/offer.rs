@@ -15,7 +15,7 @@ const MOST_ADDRESSES: usize = 8;
 /// Ports an offer may name.
 const MOST_PORTS: usize = 16;
 
-/// One word of one node to the other.
+/// One word of one end to the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Word {
     /// How transports may be set up.

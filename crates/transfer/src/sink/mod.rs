@@ -61,7 +61,7 @@ pub struct Sink {
     directories: Directories,
     tally: Tally,
     phase: Phase,
-    /// The latest time heard of: some answers of the node come without one.
+    /// The latest time heard of: some answers of the driver come without one.
     now: Time,
     out: VecDeque<SinkAction>,
 }
@@ -125,7 +125,7 @@ impl Sink {
         })
     }
 
-    /// A message came, of those that are not the node's own. After an error the transfer is
+    /// A message came, of those that are not the driver's own. After an error the transfer is
     /// cancelled already.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         self.now = now;

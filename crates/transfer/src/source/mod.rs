@@ -163,7 +163,7 @@ impl Source {
         self.segments.end(empty, &mut self.out);
     }
 
-    /// A message came, of those that are not the node's own. After an error the transfer is
+    /// A message came, of those that are not the driver's own. After an error the transfer is
     /// cancelled already.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         if self.over {

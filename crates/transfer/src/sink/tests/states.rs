@@ -231,7 +231,7 @@ proptest! {
         let mut sink = sink_in(STATES[state]);
         for message in messages {
             let _ = sink.on_message(now(), message);
-            // Nothing answers what it asks of its node: all that can pile up does.
+            // Nothing answers what it asks of its driver: all that can pile up does.
             let wanted = actions(&mut sink).len();
             prop_assert!(wanted <= MAX_RANGES, "{} actions of one message", wanted);
             prop_assert!(held(&sink) <= MAX_HELD + 4 * NEED_CHUNKS);
