@@ -1,4 +1,5 @@
-//! The `packtrain` command: reads the command line, calls the crate of each subcommand, and prints the results.
+//! The `packtrain` command: reads the command line, calls the crate of each subcommand, and prints
+//! the results.
 
 mod args;
 mod cmd;

@@ -1,4 +1,5 @@
-//! What the state machines ask their driver (`packtrain-runtime`) to do, and the plain types that go with it.
+//! What the state machines ask their driver (`packtrain-runtime`) to do, and the plain types that
+//! go with it.
 
 use std::ops::Range;
 
