@@ -15,9 +15,10 @@ use packtrain_transfer::FailureKind;
 
 use packtrain_hops::route::Route;
 use packtrain_runtime::ways;
+use packtrain_service::HistoryConfig;
 use packtrain_service::NodeError;
 use packtrain_service::executor;
-use packtrain_service::history::{HistoryError, Keep, Wanted, find};
+use packtrain_service::history::{HistoryError, Wanted, find};
 
 /// A throughput that was measured from one machine to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct Outlook {
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn from_history(keep: &Keep, asked: &Asked) -> Result<Vec<Measurement>, HistoryError> {
+pub fn from_history(keep: &HistoryConfig, asked: &Asked) -> Result<Vec<Measurement>, HistoryError> {
     let wanted = Wanted {
         host: Some(asked.from.clone()),
         transport: asked.transport.clone(),
@@ -132,7 +133,7 @@ fn route_to(depot: &Place) -> Result<Arc<Route>, NodeError> {
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn known_paths(keep: &Keep) -> Result<Vec<(String, String, usize)>, HistoryError> {
+pub fn known_paths(keep: &HistoryConfig) -> Result<Vec<(String, String, usize)>, HistoryError> {
     let mut known: Vec<(String, String, usize)> = Vec::new();
     for row in find(keep, &Wanted::default())? {
         if row.throughput == DataRate::ZERO || row.held_by.is_some() {

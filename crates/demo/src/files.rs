@@ -8,6 +8,7 @@ use std::path::Path;
 
 use packtrain_os::entropy;
 use packtrain_transfer::FailureKind;
+use packtrain_units::Duration;
 use packtrain_units::{ByteCount, DataRate, Rng};
 
 use super::failed;
@@ -52,7 +53,7 @@ pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, NodeEr
     let oops = failed("making the demo's files");
     fs::create_dir(dir).map_err(&oops)?;
     let mut block = vec![0; 1 << 20];
-    let blocks = super::wan::amount(rate).get() / block.len() as u64;
+    let blocks = amount(rate).get() / block.len() as u64;
     let mut out = BufWriter::new(File::create(dir.join("big.dat")).map_err(&oops)?);
     for _ in 0..blocks {
         noise(&mut rng, &mut block);
@@ -160,4 +161,9 @@ fn add(dir: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes in the files of the comparison: a second's worth and more at `rate`.
+pub(super) fn amount(rate: DataRate) -> ByteCount {
+    rate.bytes_in(Duration::from_millis(2_500))
 }

@@ -355,8 +355,3 @@ fn which(name: &str) -> Option<PathBuf> {
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())
 }
-
-/// Bytes in the files of the comparison: a second's worth and more at `rate`.
-pub(super) fn amount(rate: DataRate) -> ByteCount {
-    rate.bytes_in(Duration::from_millis(2_500))
-}

@@ -9,9 +9,10 @@ use packtrain_os::clock;
 use packtrain_units::{ByteCount, Time};
 
 use super::{Diagnosis, judge};
+use packtrain_service::HistoryConfig;
 use packtrain_service::evidence::{Evidence, Part, PartRole, Record};
 use packtrain_service::executor::spawn;
-use packtrain_service::history::{self, Keep, Series, Spool};
+use packtrain_service::history::{self, Series, Spool};
 use packtrain_service::{NodeError, Notice, NoticeLevel, Outcome};
 
 /// How often throughput is noted.
@@ -25,7 +26,7 @@ pub struct Book {
     /// Whether the file is written by others from now on; held while it is written, so that a slow
     /// disk holds up nobody who tells something.
     over: Arc<Mutex<bool>>,
-    keep: Keep,
+    keep: HistoryConfig,
     spool: Option<Spool>,
     /// Dropped, it ends the thread that writes.
     _end: Sender<()>,
@@ -61,7 +62,7 @@ impl State {
 
 impl Book {
     /// A book of the transfer that `row` begins, about `what`.
-    pub fn open(row: Row, what: String, keep: Keep, local: bool, ssh: bool) -> Self {
+    pub fn open(row: Row, what: String, keep: HistoryConfig, local: bool, ssh: bool) -> Self {
         let record = Record {
             id: row.id.clone(),
             pid: row.pid,

@@ -5,7 +5,7 @@ use packtrain_transfer::FailureKind;
 
 use packtrain_service::NodeError;
 use packtrain_service::evidence::Record;
-use packtrain_service::history::{self, Keep};
+use packtrain_service::{HistoryConfig, history};
 
 /// Which transfer is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Which {
 ///
 /// # Errors
 /// There is none, or the history cannot be read.
-pub fn find(which: &Which, keep: &Keep) -> Result<Record, NodeError> {
+pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, NodeError> {
     let wanted = match which {
         Which::Last => Filter::default(),
         Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },

@@ -10,15 +10,14 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::session::Observer;
 use crate::transports::Moved;
+use packtrain_service::HistoryConfig;
 use packtrain_service::evidence::{Evidence, Part, PartRole};
-use packtrain_service::history::{
-    self, Keep, Series, begin, finish_cp, finish_failed, of_evidence,
-};
+use packtrain_service::history::{self, Series, begin, finish_cp, finish_failed, of_evidence};
 use packtrain_service::{Notice, Outcome, TransportShare};
 
 /// Watches one called end for its row.
 pub struct Called {
-    keep: Keep,
+    keep: HistoryConfig,
     begun: Time,
     state: Mutex<State>,
 }
@@ -34,7 +33,7 @@ struct State {
 
 impl Called {
     /// Watches for a row of the history `keep`.
-    pub fn new(keep: Keep) -> Self {
+    pub fn new(keep: HistoryConfig) -> Self {
         Self { keep, begun: clock::now(), state: Mutex::default() }
     }
 

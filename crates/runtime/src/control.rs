@@ -24,9 +24,6 @@ use packtrain_service::executor::spawn;
 /// control frame behind them leaves within milliseconds.
 const PAYLOAD_QUEUE: u64 = 4 << 20;
 
-/// How far threads that read, write and hash step back.
-const NICE: i32 = 5;
-
 /// Takes the payload that arrives on the pipe; may block for room.
 pub trait PayloadSink: Send + Sync {
     /// Places `bytes` at `at`.
@@ -471,13 +468,6 @@ fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result
         }
     }
     Ok(())
-}
-
-/// Makes the calling thread step back for the network's: a datagram that waits too long at a
-/// small socket buffer is lost, while a disk can wait.
-pub fn step_back() {
-    // Where it is refused everything works as before.
-    let _ = rustix::process::nice(NICE);
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod reader;
 pub mod session;
 pub mod sink;
 pub mod source;
+mod traces;
 pub mod transports;
 pub mod tunnel;
 pub mod ways;

@@ -32,10 +32,9 @@ use packtrain_service::cipher;
 use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::executor::spawn;
 use packtrain_service::{Notice, NoticeLevel};
-pub use packtrain_transfer::filters;
 pub(crate) use table::Table;
 use walk::Credit;
-pub use walk::{SourceSpec, is_trace};
+pub use walk::SourceSpec;
 
 /// What the threads tell.
 pub(crate) enum News {

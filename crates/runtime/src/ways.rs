@@ -22,9 +22,10 @@ use tokio::net::TcpStream;
 
 use packtrain_hops::read_answer;
 use packtrain_hops::route::Route;
+use packtrain_service::HistoryConfig;
 use packtrain_service::NodeError;
 use packtrain_service::executor;
-use packtrain_service::history::{self, Alike, Keep};
+use packtrain_service::history::{self, Alike};
 
 /// A depot that does not answer by then is not asked further; it may still be tried.
 const ASK: Duration = Duration::from_secs(2);
@@ -99,7 +100,11 @@ impl std::fmt::Debug for Ways {
 
 impl Ways {
     /// Ways over one of these depots each; begins to ask what is known of them.
-    pub fn over(depots: &[Place], task: Task, keep: &Keep) -> Result<Arc<Self>, NodeError> {
+    pub fn over(
+        depots: &[Place],
+        task: Task,
+        keep: &HistoryConfig,
+    ) -> Result<Arc<Self>, NodeError> {
         let Task { host, fetch, ends, alike } = task;
         let mut routes = Vec::new();
         for depot in depots.iter().take(MOST_DEPOTS) {
@@ -187,7 +192,7 @@ impl Ways {
     }
 
     /// What earlier transfers measured.
-    fn remember(&self, keep: &Keep, [from, to]: &[String; 2], alike: &Alike) {
+    fn remember(&self, keep: &HistoryConfig, [from, to]: &[String; 2], alike: &Alike) {
         for (name, forecast) in history::ways(keep, [from, to], alike) {
             let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };

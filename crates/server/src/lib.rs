@@ -43,9 +43,10 @@ use packtrain_runtime::marker::MARKER;
 use packtrain_runtime::permissions::Allowed;
 use packtrain_runtime::session::Stop;
 use packtrain_runtime::transports::{Hints, Moved};
+use packtrain_service::HistoryConfig;
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::executor;
-use packtrain_service::history::{self, Keep, Role, Row};
+use packtrain_service::history::{self, Role, Row};
 use packtrain_service::host;
 use packtrain_service::unauthenticated::{Eviction, Unauthenticated, UnauthenticatedPeer};
 use packtrain_service::{
@@ -89,7 +90,7 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     let site = Allowed { dial, owners: true, ..Allowed::by_policy()? };
     let admit = move |_: &Ask| Ok(site);
     let tx = control.tx.clone();
-    let (called, begun) = (Called::new(Keep::default()), clock::now());
+    let (called, begun) = (Called::new(HistoryConfig::default()), clock::now());
     let ended = session::serve(control, ssh_hints(), admit, &called, Stop::of_called_end(stop));
     // What is still queued for the caller leaves before the process does.
     tx.close();
@@ -98,7 +99,7 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     let caller = caller.split(' ').next().unwrap_or_default();
     if let Some(row) = called.row(caller, clock::now().since(begun), &ended) {
         // Whoever called is not told of this account's history.
-        let _ = history::keep(&Keep::default(), &row);
+        let _ = history::keep(&HistoryConfig::default(), &row);
     }
     ended?;
     Ok(())
@@ -136,7 +137,7 @@ pub(crate) struct Listening<'a> {
     pub(crate) notice: &'a dyn Fn(Notice),
     pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
     /// Where rows are.
-    pub(crate) history: Keep,
+    pub(crate) history: HistoryConfig,
 }
 
 /// What all clients of a server share.
@@ -150,7 +151,7 @@ struct Server {
     cut: StopHandle,
     served: AtomicU64,
     done: Arc<dyn Fn(Served) + Send + Sync>,
-    history: Keep,
+    history: HistoryConfig,
 }
 
 /// Listens and serves until asked to stop, and then lets clients end, but not for ever.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use packtrain_units::{DataRate, Duration};
 
 use super::ClientLimits;
+use packtrain_service::HistoryConfig;
 use packtrain_service::address_policy::AllowRule;
-use packtrain_service::history::Keep;
 use packtrain_service::{PortRange, StopHandle};
 
 /// `serve --listen`.
@@ -37,7 +37,7 @@ pub struct ServeRequest {
     /// Where data connections may go besides to the client itself, if it names another end.
     pub dial_to: Vec<AllowRule>,
     /// Where rows of transfers go.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

@@ -43,7 +43,7 @@ fn beside_a_server(with: impl FnOnce(SocketAddr)) {
                     },
                     notice: &|_| {},
                     done: Arc::new(|_| {}),
-                    history: Keep::default(),
+                    history: HistoryConfig::default(),
                 };
                 run_server(&Identity::generate(entropy::bytes()), rules, &listening)
             }

@@ -34,3 +34,13 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
     // cannot go on then.
     std::thread::Builder::new().name(name).spawn(body).expect("the system gives a thread");
 }
+
+/// How far threads that read, write and hash step back.
+const NICE: i32 = 5;
+
+/// Makes the calling thread step back for the network's: a datagram that waits too long at a
+/// small socket buffer is lost, while a disk can wait.
+pub fn step_back() {
+    // Where it is refused everything works as before.
+    let _ = rustix::process::nice(NICE);
+}

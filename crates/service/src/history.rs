@@ -19,8 +19,9 @@ pub use packtrain_history::{
 };
 use packtrain_units::Duration;
 
+use crate::HistoryConfig;
+
 pub use draft::{begin, finish_cp, finish_failed, of_evidence};
-pub use keeper::{Keep, Where};
 pub use keeper::{keep, own};
 pub use reporters::{Copying, Measuring, Tests};
 pub use series::Series;
@@ -31,27 +32,32 @@ pub use ways::{Alike, DIRECT, ways};
 ///
 /// # Errors
 /// The history cannot be read; that there is none yet is no error.
-pub fn find(keep: &Keep, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
+pub fn find(keep: &HistoryConfig, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
     keeper::find(keep, filter)
 }
 
 /// What was measured from one machine to another with how many streams, the newest first. Machines
 /// have the names by which the user calls them, this one its own ([`this_machine`]).
-pub fn stream_samples(keep: &Keep, from: &str, to: &str, most: usize) -> Vec<StreamSample> {
+pub fn stream_samples(
+    keep: &HistoryConfig,
+    from: &str,
+    to: &str,
+    most: usize,
+) -> Vec<StreamSample> {
     keeper::stream_samples(keep, from, to, most.try_into().unwrap_or(u32::MAX))
 }
 
 /// Samples of earlier transfers from here to a machine, recent enough to go by.
-pub fn earlier(keep: &Keep, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+pub fn earlier(keep: &HistoryConfig, to: &str) -> Vec<packtrain_plan::streams::Sample> {
     between(keep, &this_machine(), to)
 }
 
 /// The same of transfers from a machine to here.
-pub fn earlier_from(keep: &Keep, from: &str) -> Vec<packtrain_plan::streams::Sample> {
+pub fn earlier_from(keep: &HistoryConfig, from: &str) -> Vec<packtrain_plan::streams::Sample> {
     between(keep, from, &this_machine())
 }
 
-fn between(keep: &Keep, from: &str, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+fn between(keep: &HistoryConfig, from: &str, to: &str) -> Vec<packtrain_plan::streams::Sample> {
     let since = packtrain_os::clock::wall().saturating_sub(RECENT);
     let found = stream_samples(keep, from, to, EARLIER);
     let recent = found.into_iter().filter(|sample| sample.began >= since);

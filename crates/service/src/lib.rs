@@ -11,6 +11,7 @@ pub mod cipher;
 pub mod evidence;
 pub mod executor;
 pub mod history;
+mod history_config;
 pub mod host;
 pub mod location;
 pub mod paths;
@@ -41,4 +42,5 @@ pub use stop::StopHandle;
 pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
 
 pub use crate::location::{Location, LocationError};
+pub use history_config::{HistoryConfig, HistoryPlace};
 pub use packtrain_identity::keys::{KeyError, KeyInfo};

@@ -10,7 +10,7 @@ use super::error::{NodeError, exit_code};
 use super::report::{LossCause, Notice};
 use super::request::{PortRange, TransportChoice};
 use super::stop::StopHandle;
-use crate::history::Keep;
+use crate::HistoryConfig;
 use packtrain_identity::tickets::Ticket;
 
 /// `perf server`.
@@ -33,7 +33,7 @@ pub struct PerfServerRequest {
     /// End after this many tests; never if none.
     pub tests: Option<u64>,
     /// Where the test's row goes.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -68,7 +68,7 @@ pub struct PerfClientRequest {
     /// Length of a reported interval.
     pub interval: Duration,
     /// Where the test's row goes.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

@@ -11,7 +11,7 @@ use super::error::{NodeError, exit_code};
 use super::report::LossCause;
 use super::stop::StopHandle;
 use super::streams::StreamsReport;
-use crate::history::Keep;
+use crate::HistoryConfig;
 use crate::location::Location;
 use packtrain_identity::tickets::Ticket;
 
@@ -61,7 +61,7 @@ pub struct CpRequest {
     /// Where the events of the transfer are appended as JSON lines; the command does that.
     pub log_file: Option<PathBuf>,
     /// Where the transfer's row goes.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

@@ -14,7 +14,6 @@ mod fetch;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod get;
 mod ledger;
 mod lines;
 mod list;

@@ -1,6 +1,8 @@
 //! The streams of a fetch: connections that take runs from the ledger, each in a task of its own,
 //! and how many of them there are.
 
+mod get;
+
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,10 +20,10 @@ use tokio::task::AbortHandle;
 use super::answer::Trouble;
 use super::body::Pace;
 use super::crew::{Count, Crew, Sockets};
-use super::get::Get;
 use super::ledger::{Ledger, Take};
 use super::remote::{Objects, Remote};
 use super::wire::{Client, Connection};
+use get::Get;
 use packtrain_runtime::control::PayloadSink;
 use packtrain_runtime::transports::LineId;
 use packtrain_service::StreamsReport;
@@ -137,7 +139,7 @@ impl Lines {
             let shared = Arc::clone(&self.shared);
             let task = executor::handle().spawn(async move {
                 if let Some(object) = shared.object(entry)
-                    && let Err(trouble) = super::get::stream(&shared, entry, &object, start).await
+                    && let Err(trouble) = get::stream(&shared, entry, &object, start).await
                 {
                     shared.tell(FetchNews::Hopeless(trouble.failure()));
                 }

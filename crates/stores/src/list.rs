@@ -48,7 +48,7 @@ pub(super) async fn find(
     options: &Options,
 ) -> Result<Found, Trouble> {
     let mut found = Found::default();
-    let filters = packtrain_runtime::source::filters(options).map_err(Trouble::Never)?;
+    let filters = packtrain_transfer::filters(options).map_err(Trouble::Never)?;
     match asked {
         Asked::Web(urls) => {
             // As with any source, one that a filter excludes is left out.

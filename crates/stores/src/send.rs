@@ -156,7 +156,7 @@ fn walk(
     paths: &[Vec<u8>],
     options: &Options,
 ) -> Result<Walked, Failure> {
-    let filters = packtrain_runtime::source::filters(options)?;
+    let filters = packtrain_transfer::filters(options)?;
     let recursive = options.recursive;
     let walk_options = WalkOptions { recursive, filters, files_from: None };
     let sources: Vec<PathBuf> = paths

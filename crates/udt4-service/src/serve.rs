@@ -17,9 +17,10 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{LONGEST_NAME, LOOK, address, failure, in_clear, options};
-use packtrain_runtime::control::step_back;
+use packtrain_service::HistoryConfig;
 use packtrain_service::executor::spawn;
-use packtrain_service::history::{self, Keep, Kind, Role, Side};
+use packtrain_service::executor::step_back;
+use packtrain_service::history::{self, Kind, Role, Side};
 use packtrain_service::paths::show;
 use packtrain_service::{
     Direction, NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServedTransfer, StopHandle,
@@ -38,7 +39,7 @@ pub struct Udt4ServeRequest {
     /// Ceiling of the sending rate to one client.
     pub rate: Option<DataRate>,
     /// Where rows of transfers go.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }
@@ -167,7 +168,7 @@ impl Clients {
 
 fn report(
     reporter: &dyn ServeReporter,
-    keep: &Keep,
+    keep: &HistoryConfig,
     peer: SocketAddr,
     elapsed: Duration,
     served: Served,

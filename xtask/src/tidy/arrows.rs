@@ -169,7 +169,7 @@ pub(super) fn map() -> String {
         for (name, uses) in crates.iter().rev() {
             let uses: Vec<_> = uses.iter().copied().filter(|name| *name != "units").collect();
             let arrow = if uses.is_empty() { "" } else { " -> " };
-            text.push_str(&format!("    {name:width$}{arrow}{}", uses.join(", ")).trim_end());
+            text.push_str(format!("    {name:width$}{arrow}{}", uses.join(", ")).trim_end());
             text.push('\n');
         }
     }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use packtrain_service::history::{Keep, Place, Retention, Where};
+use packtrain_service::history::{Place, Retention};
+use packtrain_service::{HistoryConfig, HistoryPlace};
 use packtrain_units::Duration;
 
 use super::values;
@@ -49,14 +50,14 @@ impl std::fmt::Debug for PlaceArg {
 
 impl KeepArgs {
     /// What they ask for.
-    pub(crate) fn keep(&self) -> Result<Keep, Exit> {
+    pub(crate) fn keep(&self) -> Result<HistoryConfig, Exit> {
         let place = match self.history.as_ref().map(|place| place.0.as_str()) {
-            None | Some("") => Where::State,
-            Some("none") => Where::Nowhere,
-            Some(text) => Where::At(parse(text)?),
+            None | Some("") => HistoryPlace::State,
+            Some("none") => HistoryPlace::Nowhere,
+            Some(text) => HistoryPlace::At(parse(text)?),
         };
         let retention = Retention { rows: self.history_rows, age: self.history_age };
-        Ok(Keep { place, retention })
+        Ok(HistoryConfig { place, retention })
     }
 }
 

@@ -6,7 +6,8 @@ use packtrain_client::forecast::{
     Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
 };
 use packtrain_os::clock;
-use packtrain_service::history::{HistoryError, Keep};
+use packtrain_service::HistoryConfig;
+use packtrain_service::history::HistoryError;
 use packtrain_service::{FailureKind, NodeError, Place};
 
 use super::input::Input;
@@ -90,7 +91,7 @@ fn unreadable(error: &HistoryError) -> Exit {
 }
 
 /// There is no measurement of the path: what there is instead.
-fn nothing(keep: &Keep, args: &ForecastArgs) -> Result<Exit, Exit> {
+fn nothing(keep: &HistoryConfig, args: &ForecastArgs) -> Result<Exit, Exit> {
     let known = known_paths(keep).map_err(|error| unreadable(&error))?;
     let some: Vec<String> = known
         .iter()

@@ -24,7 +24,7 @@ use super::ticket::{Body, ClaimTicket};
 use packtrain_identity::{keys, statefile};
 use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
-use packtrain_service::history::{self, Keep};
+use packtrain_service::{HistoryConfig, history};
 use packtrain_service::{
     NodeError, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, StopHandle, TransportShare,
 };
@@ -59,7 +59,7 @@ pub struct SendRequest {
     /// How often to begin again after a temporary failure in which nothing moved.
     pub retries: u32,
     /// Where its row goes.
-    pub history: Keep,
+    pub history: HistoryConfig,
     /// Asks for an orderly end.
     pub stop: StopHandle,
 }

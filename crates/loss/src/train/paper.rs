@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::Sample;
 use super::curve::{self, Curve};
 use super::shapiro::shapiro_wilk;
+use crate::Cause;
 use crate::paper::{
     COMPLEXITY_FROM, ComplexityModel, PaperModel, PerCause, SUCCESS_FROM, SuccessModel,
 };
-use crate::{Cause, train::TrainError};
+use crate::train::TrainError;
 
 /// The paper's data end here.
 const MOST_LOSS: f64 = 0.05;

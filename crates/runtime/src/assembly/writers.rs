@@ -8,8 +8,8 @@ use packtrain_units::Offset;
 
 use super::block::block_size;
 use super::{Assembly, Plan, WriteEvent, len};
-use crate::control::step_back;
 use packtrain_service::executor::spawn;
+use packtrain_service::executor::step_back;
 
 /// Threads that write and hash.
 pub(crate) const THREADS: usize = 2;

@@ -14,7 +14,7 @@ use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
 use super::target::Target;
-use crate::source::is_trace;
+use crate::traces::is_trace;
 use packtrain_service::paths::show;
 
 /// What was removed (or would be) and what could not be.
@@ -194,7 +194,7 @@ struct Level {
 
 impl<'a> Remover<'a> {
     fn new(target: &'a Target, dry_run: bool, limit: Option<u64>) -> Result<Self, Failure> {
-        let filters = crate::source::filters(target.options())?;
+        let filters = packtrain_transfer::filters(target.options())?;
         let place = target.below(b"")?;
         let dir = target.root.removal_dir(&place).map_err(|e| refused(target, &place, &e))?;
         let (gone, first_over) = (Vec::new(), None);

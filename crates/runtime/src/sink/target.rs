@@ -17,7 +17,7 @@ use rustix::process::{getegid, geteuid};
 
 use super::delete;
 use crate::assembly::{PieceTarget, SMALL_FILE};
-use crate::source::is_trace;
+use crate::traces::is_trace;
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel};
 

@@ -18,6 +18,7 @@ use super::{News, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
+use crate::traces::is_trace;
 use packtrain_service::executor::spawn;
 use packtrain_service::paths::show;
 
@@ -200,14 +201,6 @@ fn walk(
     let empty = names.into_iter().zip(brought).filter(|(_, brought)| !brought);
     let _ = news.send(News::WalkEnd(failed, empty.map(|(name, _)| name).collect()));
     Ok(())
-}
-
-/// Whether a name is that of a temporary, a journal or a lock of ours.
-pub fn is_trace(name: &[u8]) -> bool {
-    packtrain_disk::is_temp_name(name)
-        || name
-            .strip_prefix(b".packtrain-".as_slice())
-            .is_some_and(|rest| rest.ends_with(b".journal") || rest.ends_with(b".lock"))
 }
 
 fn explain(failure: &WalkFailure) -> Failure {

@@ -9,43 +9,8 @@ use packtrain_units::{Duration, Time};
 
 use super::draft::{here, login};
 use super::spool::Spool;
-use packtrain_identity::config::Dirs;
-
-/// Whether, where and how long rows are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// Where.
-    pub place: Where,
-    /// How long.
-    pub retention: Retention,
-}
-
-/// Where rows are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Where {
-    /// `history.db` in the state directory.
-    #[default]
-    State,
-    /// Nowhere: only `diagnose` finds the last transfers.
-    Nowhere,
-    /// There.
-    At(Place),
-}
-
-impl Keep {
-    /// The place, if there is one; without a home directory there is none.
-    pub fn place(&self) -> Option<Place> {
-        match &self.place {
-            Where::State => state().map(|dir| Place::File(dir.join("history.db"))),
-            Where::Nowhere => None,
-            Where::At(place) => Some(place.clone()),
-        }
-    }
-}
-
-fn state() -> Option<PathBuf> {
-    Dirs::from_env().ok().map(|dirs| dirs.state)
-}
+use crate::history_config::state;
+use crate::{HistoryConfig, HistoryPlace};
 
 /// After a failure the database is left alone for so long: a server has other things to do.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -61,7 +26,7 @@ static TROUBLE: Mutex<Trouble> = Mutex::new(Trouble { at: None, told: false });
 
 /// Keeps the row of a transfer that is over. What could not be done is said once; the row waits
 /// as a file then.
-pub fn keep(keep: &Keep, row: &Row) -> Option<String> {
+pub fn keep(keep: &HistoryConfig, row: &Row) -> Option<String> {
     let (spool, place) = (Spool::in_state(), keep.place());
     // Without a database only `diagnose` has a use for files, of rows with evidence.
     if let Some(spool) = spool.as_ref().filter(|_| place.is_some() || row.evidence.is_some()) {
@@ -97,7 +62,7 @@ pub fn keep(keep: &Keep, row: &Row) -> Option<String> {
 
 /// Keeps a row and what waited; gives what is to be told although it went well.
 fn store(
-    keep: &Keep,
+    keep: &HistoryConfig,
     place: &Place,
     row: &Row,
     spool: Option<&Spool>,
@@ -110,7 +75,7 @@ fn store(
         (Ok(store), _) => (store, None),
         // What lies at the usual place was made by us: it may be put aside.
         (Err(HistoryError::Damaged { text, .. }), Place::File(path))
-            if keep.place == Where::State =>
+            if keep.place == HistoryPlace::State =>
         {
             let aside = put_aside(path)?;
             let mut store = Store::open(place)?;
@@ -161,7 +126,7 @@ pub fn own() -> Filter {
 }
 
 /// Finds rows; see [`super::find`].
-pub(super) fn find(keep: &Keep, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
+pub(super) fn find(keep: &HistoryConfig, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
     let place = keep.place();
     let mut rows = match place.as_ref().map(Store::look) {
         Some(Ok(mut store)) => store.find(filter)?,
@@ -185,7 +150,12 @@ pub(super) fn find(keep: &Keep, filter: &Filter) -> Result<Vec<Row>, HistoryErro
 }
 
 /// Samples of streams; see [`super::stream_samples`].
-pub(super) fn stream_samples(keep: &Keep, from: &str, to: &str, most: u32) -> Vec<StreamSample> {
+pub(super) fn stream_samples(
+    keep: &HistoryConfig,
+    from: &str,
+    to: &str,
+    most: u32,
+) -> Vec<StreamSample> {
     let found = keep.place().map(|place| {
         let mut store = Store::look(&place)?;
         store.stream_samples(from, to, most)

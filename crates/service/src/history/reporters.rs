@@ -10,7 +10,8 @@ use packtrain_units::Time;
 
 use super::Series;
 use super::draft::{begin, finish_cp, finish_failed, finish_perf};
-use super::keeper::{self, Keep};
+use super::keeper;
+use crate::HistoryConfig;
 use crate::{
     CpRequest, NodeError, Notice, NoticeLevel, Outcome, PerfClientRequest, PerfInterval,
     PerfOutcome, PerfReporter, ProgressSnapshot, Reporter,
@@ -21,7 +22,7 @@ fn lock<T>(of: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
 }
 
 /// Keeps a row; gives what is to be said of it.
-fn kept(keep: &Keep, row: &Row) -> Option<Notice> {
+fn kept(keep: &HistoryConfig, row: &Row) -> Option<Notice> {
     keeper::keep(keep, row).map(|text| Notice::new(NoticeLevel::Warning, text))
 }
 
@@ -99,7 +100,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// Keeps the row.
-    pub fn over(mut self, keep: &Keep, result: &Result<PerfOutcome, NodeError>) {
+    pub fn over(mut self, keep: &HistoryConfig, result: &Result<PerfOutcome, NodeError>) {
         match result {
             Ok(outcome) => finish_perf(&mut self.row, outcome),
             Err(error) => finish_failed(&mut self.row, error.kind, &error.text),
@@ -137,12 +138,12 @@ impl PerfReporter for Measuring<'_> {
 /// A server of measurements whose clients only send and take.
 pub struct Tests<'a> {
     inner: &'a dyn PerfReporter,
-    keep: &'a Keep,
+    keep: &'a HistoryConfig,
 }
 
 impl<'a> Tests<'a> {
     /// Passes what it hears on to `inner`, and keeps rows in `keep`.
-    pub const fn new(inner: &'a dyn PerfReporter, keep: &'a Keep) -> Self {
+    pub const fn new(inner: &'a dyn PerfReporter, keep: &'a HistoryConfig) -> Self {
         Self { inner, keep }
     }
 }

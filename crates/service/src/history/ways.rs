@@ -8,7 +8,8 @@ use packtrain_plan::forecast::Battery;
 use packtrain_plan::route::Forecasted;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::{Keep, find, this_machine};
+use super::{find, this_machine};
+use crate::HistoryConfig;
 use crate::{StreamsReport, WayReport};
 
 /// The name of the way without depots.
@@ -33,7 +34,11 @@ pub struct Alike {
 
 /// What all streams together are expected to move over each way between two machines, of which one
 /// is this, by the way's name. A history that cannot be read says nothing.
-pub fn ways(keep: &Keep, [from, to]: [&str; 2], alike: &Alike) -> BTreeMap<String, Forecasted> {
+pub fn ways(
+    keep: &HistoryConfig,
+    [from, to]: [&str; 2],
+    alike: &Alike,
+) -> BTreeMap<String, Forecasted> {
     let wanted = Filter {
         host: Some(this_machine()),
         since: Some(clock::wall().saturating_sub(RECENT)),

@@ -77,7 +77,7 @@ fn sent(
         rate: None,
         buffers: None,
         retries: 0,
-        history: Keep::default(),
+        history: HistoryConfig::default(),
         stop,
     };
     let mut sender = Sender {

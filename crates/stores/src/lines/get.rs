@@ -8,12 +8,12 @@ use packtrain_transfer::FailureKind;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
-use super::answer::{self, Trouble, Version};
-use super::body::Outgoing;
-use super::ledger::Run;
-use super::lines::{FetchNews, Shared};
-use super::remote::Remote;
-use super::wire::{self, Connection};
+use super::super::answer::{self, Trouble, Version};
+use super::super::body::Outgoing;
+use super::super::ledger::Run;
+use super::super::remote::Remote;
+use super::super::wire::{self, Connection};
+use super::{FetchNews, Shared};
 use packtrain_runtime::transports::LineId;
 
 /// A run on its way.
