@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_net::relay::{Movers, Way};
+use packtrain_net::relay::{Movers, RelayMode};
 use packtrain_net::tcp::tune::{self, check_congestion};
 use packtrain_net::tcp::{ConnectOptions, listen};
 use packtrain_net::udp::PortRange;
@@ -42,7 +42,7 @@ use packtrain_service::address_policy::AllowRule;
 use packtrain_service::executor;
 use packtrain_service::host;
 use packtrain_service::unauthenticated::Unauthenticated;
-use packtrain_service::{NodeError, Notice, NoticeLevel, StopHandle};
+use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle};
 
 pub use admission::DepotLimits;
 pub use metrics::DepotStats;
@@ -55,13 +55,13 @@ use metrics::Counters;
 use spool::Spool;
 
 /// Sessions remembered so that none comes twice: of four minutes.
-const MOST_REMEMBERED: usize = 100_000;
+const MAX_REMEMBERED: usize = 100_000;
 /// Connections that are not authenticated yet.
 const MAX_UNAUTHENTICATED: usize = 1024;
 /// The same of one network: as many streams as anybody opens at once, and the rest is for others.
 const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 256;
 /// Words for the reporter that may wait; more are not told.
-const MOST_WORDS: usize = 4096;
+const MAX_WORDS: usize = 4096;
 /// How often the depot measures itself.
 const TICK: Duration = Duration::from_secs(1);
 /// How often what was measured is written.
@@ -85,7 +85,7 @@ struct Depot {
     allow: Vec<AllowRule>,
     hop_limit: usize,
     idle: Duration,
-    way: Way,
+    way: RelayMode,
     connect: ConnectOptions,
     keys: KeyFile,
     admission: Mutex<Admission>,
@@ -180,11 +180,11 @@ impl KeyFile {
     }
 }
 
-fn usage(text: impl Into<String>) -> NodeError {
-    NodeError::new(FailureKind::Usage, text)
+fn usage(text: impl Into<String>) -> RequestError {
+    RequestError::new(FailureKind::Usage, text)
 }
 
-fn check(request: &DepotRequest) -> Result<(), NodeError> {
+fn check(request: &DepotRequest) -> Result<(), RequestError> {
     if request.limits.room() == 0 {
         return Err(usage("the pool has no room for one session: give it 1MiB or more"));
     }
@@ -192,7 +192,7 @@ fn check(request: &DepotRequest) -> Result<(), NodeError> {
         return Err(usage(format!("a route has 1 to {MOST_HOPS} depots")));
     }
     if let Some(clique) = &request.clique {
-        if clique.peers.len() >= packtrain_plan::forecast::clique::MOST_MEMBERS {
+        if clique.peers.len() >= packtrain_plan::forecast::clique::MAX_MEMBERS {
             return Err(usage("a clique has 64 depots at most"));
         }
         if clique.peers.contains(&clique.name) {
@@ -217,7 +217,7 @@ fn raise_files() {
 ///
 /// # Errors
 /// What keeps it from listening.
-pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), NodeError> {
+pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), RequestError> {
     check(&request)?;
     raise_files();
     let path = match &request.authorized_keys {
@@ -235,7 +235,7 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), No
     if request.allow.is_empty() {
         warn("sessions may go nowhere yet: say where to with --allow".to_owned());
     }
-    let (tell, told) = bounded(MOST_WORDS);
+    let (tell, told) = bounded(MAX_WORDS);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for word in told {
@@ -251,11 +251,11 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), No
     })
 }
 
-fn bind(address: &str, option: &str) -> Result<(TcpListener, SocketAddr), NodeError> {
+fn bind(address: &str, option: &str) -> Result<(TcpListener, SocketAddr), RequestError> {
     let address: SocketAddr = host::listen_address(address).map_err(usage)?;
     let listener = listen(address).map_err(|e| {
         let text = format!("cannot listen on {address}: {e}; choose another with {option}");
-        NodeError::new(FailureKind::Fatal, text)
+        RequestError::new(FailureKind::Fatal, text)
     })?;
     let bound = listener.local_addr().unwrap_or(address);
     Ok((listener, bound))
@@ -266,7 +266,9 @@ fn listen_and_relay(
     keys: PathBuf,
     tell: Sender<Told>,
     reporter: &dyn DepotReporter,
-) -> Result<(), NodeError> {
+) -> Result<(), RequestError> {
+    // Before anybody can connect: a header that is made after that must not look older.
+    let begun = clock::wall();
     let _runtime = executor::handle().enter();
     let (listener, bound) = bind(&request.listen, "--listen")?;
     // Connections that come in have what their listener has.
@@ -310,7 +312,7 @@ fn listen_and_relay(
         allow: request.allow,
         hop_limit: usize::from(request.hop_limit),
         idle: request.idle,
-        way: if request.copy { Way::Copy } else { Way::Splice },
+        way: if request.copy { RelayMode::Copy } else { RelayMode::Splice },
         connect: ConnectOptions {
             congestion: request.tcp_cc,
             buffers: request.buffers,
@@ -322,7 +324,7 @@ fn listen_and_relay(
         pool,
         movers: Movers::new(executor::workers()),
         admission: Mutex::new(Admission::new(request.limits)),
-        guard: Mutex::new(Guard::new(clock::wall(), MOST_REMEMBERED)),
+        guard: Mutex::new(Guard::new(begun, MAX_REMEMBERED)),
         counters: Counters::default(),
         sensors: Sensors::load(measurements(bound)),
         turns,
