@@ -1,6 +1,6 @@
 //! Sessions that are kept: frames, what a depot writes on its disk, records, tickets, plans.
 
-use packtrain_client::deposit::{ClaimTicket, DepotPlan};
+use packtrain_client::store_forward::{ClaimTicket, DepotPlan};
 use packtrain_session::SessionId;
 use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Mark, Opener, Sealer, is_genuine, newest};
 use packtrain_units::ByteCount;

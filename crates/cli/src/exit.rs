@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use packtrain_identity::config::ConfigError;
-use packtrain_service::{FailureKind, NodeError, Outcome};
+use packtrain_service::{FailureKind, Outcome, RequestError};
 
 use crate::out::{clean, done};
 
@@ -26,7 +26,7 @@ impl Code {
         match why {
             Some(error) if self == Self::DONE => {
                 complain(&format!("cannot write to standard output: {error}"));
-                Self(NodeError::new(FailureKind::Fatal, "").exit_code())
+                Self(RequestError::new(FailureKind::Fatal, "").exit_code())
             }
             _ => self,
         }
@@ -45,19 +45,19 @@ pub(crate) enum Exit {
     /// What clap has to say: help, the version, or a wrong command line.
     Clap(Box<clap::Error>, Option<String>),
     /// A failure, for people.
-    Failed(NodeError),
+    Failed(RequestError),
 }
 
 impl Exit {
     /// A wrong use of the command that clap does not see.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self::Failed(NodeError::new(FailureKind::Usage, text))
+        Self::Failed(RequestError::new(FailureKind::Usage, text))
     }
 
     /// The failure that it is.
-    pub(crate) fn into_error(self) -> NodeError {
+    pub(crate) fn into_error(self) -> RequestError {
         match self {
-            Self::Clap(error, _) => NodeError::new(FailureKind::Usage, first_line(&error)),
+            Self::Clap(error, _) => RequestError::new(FailureKind::Usage, first_line(&error)),
             Self::Failed(error) => error,
         }
     }
@@ -78,7 +78,7 @@ impl Exit {
     pub(crate) fn report_early(self, line: &[OsString]) -> Code {
         let failed = match &self {
             Self::Clap(error, _) if !error.use_stderr() => None,
-            Self::Clap(error, _) => Some(NodeError::new(FailureKind::Usage, first_line(error))),
+            Self::Clap(error, _) => Some(RequestError::new(FailureKind::Usage, first_line(error))),
             Self::Failed(error) => Some(error.clone()),
         };
         let asked = line.iter().skip(1).take_while(|word| *word != "--").any(|w| w == "--json");
@@ -96,8 +96,8 @@ impl Exit {
     }
 }
 
-impl From<NodeError> for Exit {
-    fn from(error: NodeError) -> Self {
+impl From<RequestError> for Exit {
+    fn from(error: RequestError) -> Self {
         Self::Failed(error)
     }
 }

@@ -16,7 +16,7 @@ use packtrain_object::RelPath;
 use packtrain_transfer::FailureKind;
 
 use packtrain_identity::config::Dirs;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 
 pub use request::{CleanRequest, CleanSummary, Leftover, LeftoverFate, LeftoverKind};
 
@@ -27,11 +27,11 @@ pub use request::{CleanRequest, CleanSummary, Leftover, LeftoverFate, LeftoverKi
 pub fn run(
     request: &CleanRequest,
     tell: &mut dyn FnMut(&Leftover),
-) -> Result<CleanSummary, NodeError> {
+) -> Result<CleanSummary, RequestError> {
     let place = &request.place;
     let root = Root::open(place).map_err(|e| {
         let text = format!("{}: {}", place.display(), classify(&e).sentence());
-        NodeError::new(FailureKind::TargetMissing, text)
+        RequestError::new(FailureKind::TargetMissing, text)
     })?;
     let above = std::fs::canonicalize(place).unwrap_or_else(|_| place.clone());
     let mut clean = Clean {

@@ -1,8 +1,8 @@
 //! `cp` and `verify`: brings the two ends together and reports.
 
 mod depots;
-mod far;
 mod relay;
+mod remote;
 mod stopped;
 mod watch;
 
@@ -14,11 +14,10 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use depots::{check_via, via, ways};
-use far::Far;
 use packtrain_hops::route::Routes;
 use packtrain_runtime::control;
-use packtrain_runtime::handshake::{self, Ask, AskPath, AskRun, More};
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::handshake::{self, More, PathRequest, RunRequest, SessionRequest};
+use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
@@ -26,17 +25,18 @@ use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTranspor
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::history;
 use packtrain_service::{
-    CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter, TransportChoice,
+    CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
     TransportShare,
 };
 use packtrain_stores as stores;
+use remote::RemoteEnd;
 use watch::Watch;
 
 /// Carries a request out, again after temporary failures as often as it allows.
 ///
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
-pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     let routes = Routes::default();
     again(&request, reporter, &routes, || once(&request, reporter, &routes))
 }
@@ -46,8 +46,8 @@ pub(crate) fn again(
     request: &CpRequest,
     reporter: &dyn Reporter,
     routes: &Routes,
-    mut once: impl FnMut() -> Result<Outcome, NodeError>,
-) -> Result<Outcome, NodeError> {
+    mut once: impl FnMut() -> Result<Outcome, RequestError>,
+) -> Result<Outcome, RequestError> {
     let (mut tries, mut begun) = (0, false);
     loop {
         let mut result = once();
@@ -87,7 +87,7 @@ fn once(
     request: &CpRequest,
     reporter: &dyn Reporter,
     routes: &Routes,
-) -> Result<Outcome, NodeError> {
+) -> Result<Outcome, RequestError> {
     if request.sources.iter().chain([&request.dest]).any(|l| matches!(l, Location::Udt4 { .. })) {
         let watched = history::Copying::new(reporter);
         let mut result = packtrain_udt4_service::fetch(request, &watched);
@@ -130,7 +130,7 @@ pub(crate) fn claimed(
     spec: SourceSpec,
     sources: usize,
     reporter: &dyn Reporter,
-) -> Result<Outcome, NodeError> {
+) -> Result<Outcome, RequestError> {
     let begun = clock::now();
     let watch = Watch::new(reporter, request, Routes::default());
     let work = || {
@@ -162,9 +162,9 @@ fn close(
     request: &CpRequest,
     watch: &Watch<'_>,
     begun: Time,
-    mut ended: Result<Ended, NodeError>,
+    mut ended: Result<Ended, RequestError>,
     reporter: &dyn Reporter,
-) -> Result<Outcome, NodeError> {
+) -> Result<Outcome, RequestError> {
     match &mut ended {
         Ok((outcome, _)) => {
             if let Some(failure) = &mut outcome.failure {
@@ -191,8 +191,8 @@ fn close(
     result
 }
 
-fn usage(text: &str) -> NodeError {
-    NodeError::new(FailureKind::Usage, text)
+fn usage(text: &str) -> RequestError {
+    RequestError::new(FailureKind::Usage, text)
 }
 
 fn finish(
@@ -251,8 +251,8 @@ fn finish(
     }
 }
 
-fn ask(request: &CpRequest, routes: &Routes) -> Ask {
-    Ask {
+fn ask(request: &CpRequest, routes: &Routes) -> SessionRequest {
+    SessionRequest {
         perf: None,
         sources: request.sources.len() as u32,
         choice: handshake::number(transport(request)),
@@ -267,8 +267,8 @@ fn ask(request: &CpRequest, routes: &Routes) -> Ask {
             tcp_cc: request.tcp_cc.clone(),
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
         },
-        path: AskPath { relayed: !request.via.is_empty() },
-        run: AskRun { number: (!request.via.is_empty()).then(|| routes.number()) },
+        path: PathRequest { relayed: !request.via.is_empty() },
+        run: RunRequest { number: (!request.via.is_empty()).then(|| routes.number()) },
     }
 }
 
@@ -280,12 +280,12 @@ fn transport(request: &CpRequest) -> TransportChoice {
     }
 }
 
-fn own_limits(request: &CpRequest) -> Result<Allowed, NodeError> {
-    Ok(Allowed { ports: request.ports, ..Allowed::by_policy()? })
+fn own_limits(request: &CpRequest) -> Result<Permissions, RequestError> {
+    Ok(Permissions { ports: request.ports, ..Permissions::by_policy()? })
 }
 
 /// What this end reads.
-fn source_spec(request: &CpRequest) -> Result<SourceSpec, NodeError> {
+fn source_spec(request: &CpRequest) -> Result<SourceSpec, RequestError> {
     if request.sources.iter().any(|s| matches!(s, Location::Stdio)) {
         if request.sources.len() > 1 {
             return Err(usage("standard input can only be the one source"));
@@ -337,7 +337,7 @@ fn names(request: &CpRequest) -> Option<Vec<SourceName>> {
     Some(names)
 }
 
-fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
+fn destination(request: &CpRequest) -> Result<Destination, RequestError> {
     match &request.dest {
         Location::Local(path) => {
             let (path, sources) = (path.clone(), request.sources.len());
@@ -351,7 +351,7 @@ fn destination(request: &CpRequest) -> Result<Destination, NodeError> {
 type Ended = (packtrain_transfer::Outcome, Moved);
 
 /// From here to here.
-fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     if matches!(request.dest, Location::Stdio) {
         return Err(usage("from here to standard output: use cat"));
     }
@@ -368,11 +368,11 @@ fn local(
     watch: &Watch<'_>,
     spec: SourceSpec,
     destination: Destination,
-) -> Result<Ended, NodeError> {
+) -> Result<Ended, RequestError> {
     let (near, far) = control::pair().map_err(|e| {
-        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+        RequestError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
-    let plan = Ask { choice: 3, ..ask(request, &watch.routes) };
+    let plan = SessionRequest { choice: 3, ..ask(request, &watch.routes) };
     // Between two ends of one process nothing leaves the machine: no policy on transports.
     let limits = own_limits(request)?.any_transport();
     let none = Ceilings::default();
@@ -422,9 +422,9 @@ fn local(
 }
 
 /// From or to somebody else's server.
-fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     // The sink's own transports are not used: the streams are not between two ends of ours.
-    let plan = Ask { choice: 3, ..ask(request, &watch.routes) };
+    let plan = SessionRequest { choice: 3, ..ask(request, &watch.routes) };
     let limits = own_limits(request)?.any_transport();
     let none = Ceilings::default();
     let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
@@ -447,15 +447,15 @@ fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError
 }
 
 /// A request must fit one frame.
-const LONGEST_LIST: usize = 900 << 10;
+const MAX_LIST: usize = 900 << 10;
 
 fn open(
     request: &CpRequest,
     role: Role,
     paths: Vec<Vec<u8>>,
     sources: Option<Vec<SourceName>>,
-    ask: &Ask,
-) -> Result<Open, NodeError> {
+    ask: &SessionRequest,
+) -> Result<Open, RequestError> {
     let mut options: Options = request.options.clone();
     if role == Role::Sink && sources.is_none() {
         // This end is the source: it knows the list, the other only that there is one.
@@ -464,7 +464,7 @@ fn open(
     let list: usize = options.files_from.iter().flatten().map(|name| name.len() + 5).sum();
     let rules: usize = options.filters.iter().map(|rule| rule.len() + 5).sum();
     let names: usize = sources.iter().flatten().map(SourceName::len).sum();
-    if list + rules + names + paths.iter().map(Vec::len).sum::<usize>() > LONGEST_LIST {
+    if list + rules + names + paths.iter().map(Vec::len).sum::<usize>() > MAX_LIST {
         return Err(usage(
             "the list of names is too long to be sent to the source (900 KiB): split it, or run \
              the command at the source",
@@ -473,7 +473,7 @@ fn open(
     Ok(Open { role, paths, sources, options, channel: ask.encode() })
 }
 
-fn hints(request: &CpRequest, far: &Far) -> Hints {
+fn hints(request: &CpRequest, far: &RemoteEnd) -> Hints {
     let mut hints = far.hints();
     if let Some(address) = &request.data_addr {
         hints.peer = packtrain_service::host::lookup(address);
@@ -481,13 +481,13 @@ fn hints(request: &CpRequest, far: &Far) -> Hints {
     hints
 }
 
-fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     let spec = source_spec(request)?;
     let route = watch.routes.over(&request.via, &request.hops)?;
-    let far = Far::connect(request, &request.dest, route.as_deref(), watch)?;
+    let far = RemoteEnd::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let limits = own_limits(request)?;
-    let ask = Ask {
+    let ask = SessionRequest {
         ticket: far.token(),
         ceilings: limits.ceilings.clone(),
         ..ask(request, &watch.routes)
@@ -516,7 +516,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     Ok(ended)
 }
 
-fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
+fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     let to_stdout = matches!(request.dest, Location::Stdio);
     let spool = if to_stdout { Some(watch::Spool::new(request)?) } else { None };
     let destination = match &spool {
@@ -524,10 +524,10 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
         None => destination(request)?,
     };
     let route = watch.routes.over(&request.via, &request.hops)?;
-    let far = Far::connect(request, &request.sources[0], route.as_deref(), watch)?;
+    let far = RemoteEnd::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let limits = own_limits(request)?;
-    let ask = Ask {
+    let ask = SessionRequest {
         ticket: far.token(),
         ceilings: limits.ceilings.clone(),
         ..ask(request, &watch.routes)
@@ -552,20 +552,24 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
     Ok((outcome, moved))
 }
 
-fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, NodeError> {
-    let from = Far::connect(request, &request.sources[0], None, watch)?;
-    let to = Far::connect(request, &request.dest, None, watch)?;
+fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
+    let from = RemoteEnd::connect(request, &request.sources[0], None, watch)?;
+    let to = RemoteEnd::connect(request, &request.dest, None, watch)?;
     let stop = Stop::new(request.stop.clone());
     // What this machine's policy says counts too, and each end learns of the limits before it.
     let own = own_limits(request)?.ceilings;
-    let ask = Ask { ceilings: own.clone(), ..ask(request, &watch.routes) };
-    let to_ask = Ask { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
+    let ask = SessionRequest { ceilings: own.clone(), ..ask(request, &watch.routes) };
+    let to_ask = SessionRequest { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
     let place = paths(std::slice::from_ref(&request.dest));
     let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
     let to_limits = handshake::call(to.control(), sink_open, &stop)?;
     watch.limits(&to_limits, &own);
-    let from_ask =
-        Ask { peer: to.addresses(), ticket: from.token(), ceilings: own.and(&to_limits), ..ask };
+    let from_ask = SessionRequest {
+        peer: to.addresses(),
+        ticket: from.token(),
+        ceilings: own.and(&to_limits),
+        ..ask
+    };
     let source_open = open(request, Role::Source, paths(&request.sources), None, &from_ask)?;
     let from_limits = handshake::call(from.control(), source_open, &stop)?;
     watch.limits(&from_limits, &own);

@@ -14,9 +14,9 @@ use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 
 use packtrain_hops::route::Route;
-use packtrain_runtime::ways;
+use packtrain_runtime::candidate_paths;
 use packtrain_service::HistoryConfig;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 use packtrain_service::executor;
 use packtrain_service::history::{HistoryError, Wanted, find};
 
@@ -87,12 +87,13 @@ pub fn from_history(keep: &HistoryConfig, asked: &Asked) -> Result<Vec<Measureme
 ///
 /// # Errors
 /// The depot cannot be asked, or refuses.
-pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, NodeError> {
+pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, RequestError> {
     let place = to.parse::<Place>().ok();
     let host = host_of(to)?;
-    let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
+    let away = |text: String| RequestError::new(FailureKind::Temporary, format!("{depot}: {text}"));
     let route = route_to(depot)?;
-    let mut found = executor::handle().block_on(ways::ask(depot, &route, &host)).map_err(away)?;
+    let mut found =
+        executor::handle().block_on(candidate_paths::ask(depot, &route, &host)).map_err(away)?;
     found.retain(|series| {
         let depot = place.as_ref().is_none_or(|place| series.to == *place);
         series.to.host == host && depot
@@ -104,10 +105,10 @@ pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, NodeError> {
 ///
 /// # Errors
 /// The depot cannot be asked, or refuses.
-pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, NodeError> {
+pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, RequestError> {
     let (host, route) = (host_of(to)?, route_to(depot)?);
-    let asked = executor::handle().block_on(ways::ask_points(depot, &route, &host));
-    let away = |text: String| NodeError::new(FailureKind::Temporary, format!("{depot}: {text}"));
+    let asked = executor::handle().block_on(candidate_paths::ask_points(depot, &route, &host));
+    let away = |text: String| RequestError::new(FailureKind::Temporary, format!("{depot}: {text}"));
     let points = asked.map_err(away)?;
     let measurement =
         |point: Point| Measurement { at: point.at, rate: point.rate, rtt: point.min_rtt };
@@ -115,17 +116,18 @@ pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, No
 }
 
 /// The host of a host's or a depot's name.
-fn host_of(to: &str) -> Result<Host, NodeError> {
+fn host_of(to: &str) -> Result<Host, RequestError> {
     if let Ok(place) = to.parse::<Place>() {
         return Ok(place.host);
     }
-    Host::parse(to).map_err(|error| NodeError::new(FailureKind::Usage, format!("{to} is {error}")))
+    Host::parse(to)
+        .map_err(|error| RequestError::new(FailureKind::Usage, format!("{to} is {error}")))
 }
 
 /// The route that ends at a depot.
-fn route_to(depot: &Place) -> Result<Arc<Route>, NodeError> {
+fn route_to(depot: &Place) -> Result<Arc<Route>, RequestError> {
     let route = Route::over(std::slice::from_ref(depot), &[])?;
-    route.ok_or_else(|| NodeError::new(FailureKind::Temporary, format!("{depot}: no route")))
+    route.ok_or_else(|| RequestError::new(FailureKind::Temporary, format!("{depot}: no route")))
 }
 
 /// Pairs of machines that the history has transfers between, with how many, the newest first: what

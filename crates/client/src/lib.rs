@@ -3,10 +3,10 @@
 
 pub mod clean;
 pub mod cp;
-pub mod deposit;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod probe;
 pub mod ssh;
+pub mod store_forward;

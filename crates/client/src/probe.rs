@@ -15,7 +15,7 @@ use crate::{cp, ssh};
 use packtrain_diagnose as diagnose;
 use packtrain_diagnose::Which;
 use packtrain_service::evidence::Record;
-use packtrain_service::{CpRequest, Location, NodeError, Reporter};
+use packtrain_service::{CpRequest, Location, Reporter, RequestError};
 
 /// The first file; one that is gone too quickly to be measured is followed by a larger one.
 const FIRST: ByteCount = ByteCount(32 << 20);
@@ -29,10 +29,10 @@ const ENOUGH: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// The other end cannot be reached or written to, or there is no room for a file here.
-pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, NodeError> {
+pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, RequestError> {
     let Location::Ssh { user, host, path } = request.dest.clone() else {
         let text = "diagnose asks a host that is reached over ssh: write user@host";
-        return Err(NodeError::new(FailureKind::Usage, text));
+        return Err(RequestError::new(FailureKind::Usage, text));
     };
     let name = format!(".packtrain-probe-{:016x}", entropy::seed());
     let mut there = path;
@@ -53,7 +53,7 @@ pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, 
         ssh::remove(&request.ssh, user.as_deref(), &host, &there);
         let outcome = outcome?;
         if let Some(failure) = outcome.failure {
-            return Err(NodeError::new(failure.kind, failure.text));
+            return Err(RequestError::new(failure.kind, failure.text));
         }
         if outcome.elapsed >= ENOUGH || size >= LARGEST {
             break diagnose::find(&Which::Id(outcome.id), &request.history)?;
@@ -76,10 +76,10 @@ struct Scrap(PathBuf);
 
 impl Scrap {
     /// Writes it anew with bytes that no file system or link can make smaller.
-    fn write(&self, size: ByteCount) -> Result<(), NodeError> {
+    fn write(&self, size: ByteCount) -> Result<(), RequestError> {
         let failed = |e: std::io::Error| {
             let text = format!("{}: {e}; set TMPDIR to a place with room", self.0.display());
-            NodeError::new(FailureKind::TargetFull, text)
+            RequestError::new(FailureKind::TargetFull, text)
         };
         let mut file = std::fs::File::create(&self.0).map_err(failed)?;
         let mut stream = blake3::Hasher::new_keyed(&entropy::bytes()).finalize_xof();

@@ -13,7 +13,7 @@ use packtrain_units::{ByteCount, DataRate, Rng};
 
 use super::failed;
 use packtrain_runtime::sink::hash_file;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 
 /// Source and target together, and something to spare.
 const NEEDED: ByteCount = ByteCount(2_300 << 20);
@@ -21,7 +21,7 @@ const BIG: u64 = 1 << 30;
 const SPARSE: u64 = 256 << 20;
 const SMALL_FILES: u32 = 5_000;
 
-pub(super) fn check_room(dir: &Path) -> Result<(), NodeError> {
+pub(super) fn check_room(dir: &Path) -> Result<(), RequestError> {
     let space = packtrain_disk::Root::open(dir)
         .and_then(|root| root.free_space())
         .map_err(failed("the disk"))?;
@@ -31,12 +31,12 @@ pub(super) fn check_room(dir: &Path) -> Result<(), NodeError> {
             dir.display(),
             space.available
         );
-        return Err(NodeError::new(FailureKind::TargetFull, text));
+        return Err(RequestError::new(FailureKind::TargetFull, text));
     }
     Ok(())
 }
 
-pub(super) fn make(dir: &Path) -> Result<(), NodeError> {
+pub(super) fn make(dir: &Path) -> Result<(), RequestError> {
     let mut rng = Rng::new(entropy::seed());
     let oops = failed("making the demo's files");
     fs::create_dir(dir).map_err(&oops)?;
@@ -48,7 +48,7 @@ pub(super) fn make(dir: &Path) -> Result<(), NodeError> {
 }
 
 /// One big file and 200 small ones, for the comparison over a long path; returns their bytes.
-pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, NodeError> {
+pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, RequestError> {
     let mut rng = Rng::new(entropy::seed());
     let oops = failed("making the demo's files");
     fs::create_dir(dir).map_err(&oops)?;
@@ -71,7 +71,7 @@ pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, NodeEr
 }
 
 /// One digest of names and contents below `dir`.
-pub(super) fn digest_contents(dir: &Path) -> Result<String, NodeError> {
+pub(super) fn digest_contents(dir: &Path) -> Result<String, RequestError> {
     let oops = failed("comparing");
     let mut items: Vec<_> =
         fs::read_dir(dir).and_then(Iterator::collect::<Result<_, _>>).map_err(&oops)?;
@@ -82,7 +82,7 @@ pub(super) fn digest_contents(dir: &Path) -> Result<String, NodeError> {
         hasher.update(&[0]);
         let file = File::open(item.path()).map_err(&oops)?;
         let root = hash_file(&file)
-            .ok_or_else(|| NodeError::new(FailureKind::Fatal, "a file cannot be read"))?;
+            .ok_or_else(|| RequestError::new(FailureKind::Fatal, "a file cannot be read"))?;
         hasher.update(&root.0);
     }
     Ok(hasher.finalize().to_hex()[..32].to_owned())
@@ -132,7 +132,7 @@ fn sparse(path: &Path, rng: &mut Rng) -> std::io::Result<()> {
 }
 
 /// One digest of names, kinds, modes, times and contents of a tree.
-pub(super) fn digest(dir: &Path) -> Result<String, NodeError> {
+pub(super) fn digest(dir: &Path) -> Result<String, RequestError> {
     let mut hasher = blake3::Hasher::new();
     add(dir, &mut hasher).map_err(failed("comparing"))?;
     Ok(hasher.finalize().to_hex()[..32].to_owned())

@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use packtrain_os::{clock, entropy};
 use packtrain_transfer::FailureKind;
 
-use packtrain_service::{NodeError, StopHandle};
+use packtrain_service::{RequestError, StopHandle};
 
 /// Runs the demo; prints what it does to standard output.
 ///
 /// # Errors
 /// Anything that differs at the end, or kept it from getting there.
-pub fn run() -> Result<(), NodeError> {
+pub fn run() -> Result<(), RequestError> {
     let begun = clock::now();
     let place = Place::new()?;
     say(&format!(
@@ -52,11 +52,14 @@ pub fn run() -> Result<(), NodeError> {
     let (here, there) = (files::digest(&source)?, files::digest(&place.0.join("target/source"))?);
     say(&format!("   source {here}\n   target {there}"));
     if here != there {
-        return Err(NodeError::new(FailureKind::Integrity, "the trees differ: a bug, report it"));
+        return Err(RequestError::new(
+            FailureKind::Integrity,
+            "the trees differ: a bug, report it",
+        ));
     }
     if done.again == 0 {
         let text = "the flipped byte was not noticed: a bug, report it";
-        return Err(NodeError::new(FailureKind::Integrity, text));
+        return Err(RequestError::new(FailureKind::Integrity, text));
     }
     let took = clock::now().since(begun).as_secs_f64();
     say(&format!("equal, after {took:.0} s. Now your own files, with ssh access to HOST:"));
@@ -75,12 +78,12 @@ fn say(text: &str) {
 struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Result<Self, NodeError> {
+    fn new() -> Result<Self, RequestError> {
         let dir =
             std::env::temp_dir().join(format!("packtrain-demo-{:08x}", entropy::seed() as u32));
         std::fs::create_dir(&dir).map_err(|e| {
             let text = format!("{}: {e}; set TMPDIR to a directory you can write", dir.display());
-            NodeError::new(FailureKind::TargetRefused, text)
+            RequestError::new(FailureKind::TargetRefused, text)
         })?;
         Ok(Self(dir))
     }
@@ -108,13 +111,13 @@ fn own_environment(command: &mut std::process::Command, dir: &std::path::Path) {
 }
 
 /// An error once the user has asked for the end, so that everything the demo made is put away.
-fn go_on(stop: &StopHandle) -> Result<(), NodeError> {
+fn go_on(stop: &StopHandle) -> Result<(), RequestError> {
     if stop.requested().is_none() {
         return Ok(());
     }
-    Err(NodeError::new(FailureKind::Cancelled, "stopped; nothing was left behind"))
+    Err(RequestError::new(FailureKind::Cancelled, "stopped; nothing was left behind"))
 }
 
-fn failed(what: &str) -> impl Fn(std::io::Error) -> NodeError + '_ {
-    move |e| NodeError::new(FailureKind::Fatal, format!("{what}: {e}"))
+fn failed(what: &str) -> impl Fn(std::io::Error) -> RequestError + '_ {
+    move |e| RequestError::new(FailureKind::Fatal, format!("{what}: {e}"))
 }

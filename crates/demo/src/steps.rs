@@ -13,10 +13,10 @@ use packtrain_units::ByteCount;
 use serde::Deserialize;
 
 use super::failed;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 
 /// How often the demo looks how far the copy is.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The receiver is killed when it has this share of the big file.
 const KILL_AT: f64 = 0.4;
 const WHOLE: u64 = 1 << 30;
@@ -52,7 +52,7 @@ impl Drop for Steps {
 }
 
 impl Steps {
-    pub(super) fn new(dir: &Path) -> Result<Self, NodeError> {
+    pub(super) fn new(dir: &Path) -> Result<Self, RequestError> {
         fs::create_dir(dir.join("target")).map_err(failed("the target"))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
         // A free port: taken and let go, so that the restarted receiver can have it again.
@@ -70,7 +70,7 @@ impl Steps {
         command
     }
 
-    fn serve(&mut self) -> Result<(), NodeError> {
+    fn serve(&mut self) -> Result<(), RequestError> {
         let ticket = self.dir.join("ticket");
         let first = !ticket.exists();
         let mut command = self.command();
@@ -86,9 +86,9 @@ impl Steps {
             if up && ticket.exists() {
                 return Ok(());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        Err(NodeError::new(FailureKind::Fatal, "the receiver did not start"))
+        Err(RequestError::new(FailureKind::Fatal, "the receiver did not start"))
     }
 
     fn kill(&mut self) {
@@ -107,7 +107,7 @@ impl Steps {
     }
 
     /// Copies until the receiver has 40 %, kills it, and gives the command that the copy printed.
-    pub(super) fn interrupted(&mut self) -> Result<Vec<String>, NodeError> {
+    pub(super) fn interrupted(&mut self) -> Result<Vec<String>, RequestError> {
         self.serve()?;
         let mut copy = self.command();
         copy.args(self.copy_args()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -116,13 +116,13 @@ impl Steps {
             if self.safe().is_some_and(|(_, bytes)| bytes as f64 >= KILL_AT * WHOLE as f64) {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.kill();
         let output = copy.wait_with_output().map_err(failed("the copy"))?;
         if output.status.success() {
             let text = "the copy was over before its receiver could be killed: run the demo again";
-            return Err(NodeError::new(FailureKind::Temporary, text));
+            return Err(RequestError::new(FailureKind::Temporary, text));
         }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let last = text.lines().last().unwrap_or_default();
@@ -131,7 +131,7 @@ impl Steps {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         if words.len() < 3 {
             let text = format!("the copy printed no command to resume: {last}");
-            return Err(NodeError::new(FailureKind::Fatal, text));
+            return Err(RequestError::new(FailureKind::Fatal, text));
         }
         Ok(words)
     }
@@ -151,10 +151,13 @@ impl Steps {
     }
 
     /// Flips one bit in the middle of the first chunk, which was verified long ago.
-    pub(super) fn flip(&self) -> Result<(), NodeError> {
+    pub(super) fn flip(&self) -> Result<(), RequestError> {
         let oops = failed("flipping a byte");
         let (path, _) = self.safe().ok_or_else(|| {
-            NodeError::new(FailureKind::Fatal, "the dead receiver left nothing: a bug, report it")
+            RequestError::new(
+                FailureKind::Fatal,
+                "the dead receiver left nothing: a bug, report it",
+            )
         })?;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(&oops)?;
         let mut byte = [0];
@@ -164,7 +167,7 @@ impl Steps {
     }
 
     /// Runs the command that the interrupted copy printed.
-    pub(super) fn resumed(&mut self, words: &[String]) -> Result<Resumed, NodeError> {
+    pub(super) fn resumed(&mut self, words: &[String]) -> Result<Resumed, RequestError> {
         self.serve()?;
         let mut copy = self.command();
         copy.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -172,11 +175,11 @@ impl Steps {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let last = text.lines().last().unwrap_or_default();
         let done: Done = serde_json::from_str(last).map_err(|e| {
-            NodeError::new(FailureKind::Fatal, format!("the resumed copy said `{last}`: {e}"))
+            RequestError::new(FailureKind::Fatal, format!("the resumed copy said `{last}`: {e}"))
         })?;
         if !done.ok {
             let why = done.error.map_or_else(String::new, |e| e.to_string());
-            return Err(NodeError::new(
+            return Err(RequestError::new(
                 FailureKind::Fatal,
                 format!("the resumed copy failed: {why}"),
             ));

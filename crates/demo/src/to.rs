@@ -11,12 +11,12 @@ use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use super::{failed, go_on, say};
 use packtrain_client::ssh::child::{Running, Target, command, posix};
-use packtrain_service::{Location, NodeError, SshSettings, StopHandle};
+use packtrain_service::{Location, RequestError, SshSettings, StopHandle};
 
 /// How long each of the two sends.
 const SPAN: Duration = Duration::from_secs(5);
 /// Neither sends more, however fast the path and however large the disk.
-const MOST: u64 = 8 << 30;
+const MAX_BYTES: u64 = 8 << 30;
 /// Written before the watch starts: pipes and sockets hold as much without moving it.
 const PRIMING: u64 = 8 << 20;
 const BLOCK: usize = 1 << 20;
@@ -51,9 +51,9 @@ impl Ran {
 ///
 /// # Errors
 /// No way to the host, no room there.
-pub fn run(request: &ToRequest) -> Result<(), NodeError> {
+pub fn run(request: &ToRequest) -> Result<(), RequestError> {
     let place = Place::new(request)?;
-    let most = place.room()?.min(MOST);
+    let most = place.room()?.min(MAX_BYTES);
     if most < PRIMING * 4 {
         let text = format!(
             "{} has {} free in {}: the demo needs 64 MiB",
@@ -61,7 +61,7 @@ pub fn run(request: &ToRequest) -> Result<(), NodeError> {
             ByteCount(most * 2),
             place.dir
         );
-        return Err(NodeError::new(FailureKind::TargetFull, text));
+        return Err(RequestError::new(FailureKind::TargetFull, text));
     }
     let to = &request.host;
     say(&format!(
@@ -109,14 +109,14 @@ fn verdict(pipe: &Ran, copy: &Ran) -> String {
 }
 
 /// Where `user@host` is, refused if it is anything else.
-fn target(host: &str) -> Result<Target, NodeError> {
+fn target(host: &str) -> Result<Target, RequestError> {
     match Location::parse(OsStr::new(&format!("{host}:"))) {
         Ok(Location::Ssh { user, host, path }) if path == b"." => {
             Ok(Target::new(user.as_deref(), &host)?)
         }
         _ => {
             let text = format!("`{host}` is not a host: write --to host or --to user@host");
-            Err(NodeError::new(FailureKind::Usage, text))
+            Err(RequestError::new(FailureKind::Usage, text))
         }
     }
 }
@@ -130,7 +130,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn new(request: &'a ToRequest) -> Result<Self, NodeError> {
+    fn new(request: &'a ToRequest) -> Result<Self, RequestError> {
         let settings = SshSettings {
             command: request.ssh.clone(),
             remote_path: request.remote_path.clone(),
@@ -144,14 +144,14 @@ impl<'a> Place<'a> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if !dir.starts_with('/') || !dir.chars().all(plain) {
             let text = format!("{} gave no directory to write to but `{made}`", request.host);
-            return Err(NodeError::new(FailureKind::TargetRefused, text));
+            return Err(RequestError::new(FailureKind::TargetRefused, text));
         }
         place.dir = dir;
         Ok(place)
     }
 
     /// Half of what is free there.
-    fn room(&self) -> Result<u64, NodeError> {
+    fn room(&self) -> Result<u64, RequestError> {
         let said = self.ask(&format!("df -Pk {}", self.dir), &self.request.stop)?;
         let free = said.lines().last().and_then(|l| l.split_whitespace().nth(3));
         let kib: u64 = free.and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -159,7 +159,7 @@ impl<'a> Place<'a> {
     }
 
     /// What a command there says.
-    fn ask(&self, script: &str, stop: &StopHandle) -> Result<String, NodeError> {
+    fn ask(&self, script: &str, stop: &StopHandle) -> Result<String, RequestError> {
         let (running, input, mut output) =
             Running::start(&self.settings, &self.target, &posix(script), stop)?;
         drop(input);
@@ -170,7 +170,7 @@ impl<'a> Place<'a> {
             return Ok(String::from_utf8_lossy(&said).into_owned());
         }
         let text = format!("{}: `{script}` failed ({status}): see above", self.target);
-        Err(NodeError::new(FailureKind::Temporary, text))
+        Err(RequestError::new(FailureKind::Temporary, text))
     }
 }
 
@@ -191,7 +191,7 @@ fn feed(
     most: u64,
     what: &'static str,
     stop: &StopHandle,
-) -> Result<Ran, NodeError> {
+) -> Result<Ran, RequestError> {
     let (running, input, mut output) = Running::spawn(command, stop).map_err(failed(what))?;
     let mut input = Some(input);
     let mut rng = Rng::new(entropy::seed());
@@ -228,7 +228,7 @@ fn feed(
     let (out, status) = (String::from_utf8_lossy(&out).into_owned(), status?);
     if !status.success() {
         let text = format!("{what} to the host failed ({status}): see above");
-        return Err(NodeError::new(FailureKind::Temporary, text));
+        return Err(RequestError::new(FailureKind::Temporary, text));
     }
     Ok(Ran { bytes: sent.saturating_sub(PRIMING), took, out })
 }

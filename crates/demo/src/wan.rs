@@ -22,7 +22,7 @@ use self::lane::{Lane, Moved, Mover, Wan};
 pub use self::near::NearRequest;
 use self::show::Bar;
 use super::{Place, failed, files, go_on, own_environment, say};
-use packtrain_service::{NodeError, StopHandle};
+use packtrain_service::{RequestError, StopHandle};
 
 /// What the path is like.
 const RTT: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ pub enum EndRequest {
 ///
 /// # Errors
 /// What the system reports.
-pub fn run_end(request: &EndRequest) -> Result<u8, NodeError> {
+pub fn run_end(request: &EndRequest) -> Result<u8, RequestError> {
     let code = match request {
         EndRequest::Near(request) => near::run(request),
         EndRequest::PlainSend { address, cc, dir } => plain::send(*address, cc, dir).map(|()| 0),
@@ -77,7 +77,7 @@ pub fn run_end(request: &EndRequest) -> Result<u8, NodeError> {
 ///
 /// # Errors
 /// No namespaces, no disk, files that differ at the end.
-pub fn run(seed: u64, stop: &StopHandle) -> Result<(), NodeError> {
+pub fn run(seed: u64, stop: &StopHandle) -> Result<(), RequestError> {
     let place = Place::new()?;
     let program = std::env::current_exe().map_err(failed("this program"))?;
     namespaces(&program, &place.0, stop)?;
@@ -124,16 +124,16 @@ fn files_of(target: &Path) -> PathBuf {
 }
 
 /// The last lines: by how much, and why.
-fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<(), NodeError> {
+fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<(), RequestError> {
     let find =
         |name: &str| rows.iter().find(|(n, _)| *n == name).and_then(|(_, m)| m.as_ref().ok());
     let Some(ours) = find("native") else {
         let text = "the native transport did not run: see the line above";
-        return Err(NodeError::new(FailureKind::Fatal, text));
+        return Err(RequestError::new(FailureKind::Fatal, text));
     };
     if !ours.whole && !ours.stopped {
         let text = "what the native transport moved differs from its source: a bug, report it";
-        return Err(NodeError::new(FailureKind::Integrity, text));
+        return Err(RequestError::new(FailureKind::Integrity, text));
     }
     if rows.iter().any(|(_, m)| m.as_ref().is_ok_and(|m| !m.honest)) {
         say("The emulator itself was late in at least one run: take the figures as a sketch.");
@@ -182,7 +182,7 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
 }
 
 /// Whether network namespaces can be made here.
-fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), NodeError> {
+fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), RequestError> {
     let mut command = Command::new(program);
     command.args(["emulate", "--rate", "100mbit", "--rtt", "2ms", "--", "true"]);
     own_environment(&mut command, place);
@@ -194,23 +194,23 @@ fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), Nod
     }
     let said = fs::read_to_string(&log).unwrap_or_default();
     let said = said.trim();
-    Err(NodeError::new(FailureKind::Fatal, format!("demo --wan cannot run here: {said}")))
+    Err(RequestError::new(FailureKind::Fatal, format!("demo --wan cannot run here: {said}")))
 }
 
 /// Runs a command; whether it ended well. It is killed when `stop` is asked for.
-fn wait(mut command: Command, what: &'static str, stop: &StopHandle) -> Result<bool, NodeError> {
+fn wait(mut command: Command, what: &'static str, stop: &StopHandle) -> Result<bool, RequestError> {
     let mut running = lane::Running(command.spawn().map_err(failed(what))?);
     loop {
         go_on(stop)?;
         if let Some(status) = running.0.try_wait().map_err(failed(what))? {
             return Ok(status.success());
         }
-        std::thread::sleep(lane::LOOK);
+        std::thread::sleep(lane::SAMPLE_INTERVAL);
     }
 }
 
 /// The rate that this machine carries, found by moving a second's worth over a short path.
-fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, NodeError> {
+fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, RequestError> {
     let ticket = place.join("probe.ticket");
     let out = place.join("probe.out");
     let mut command = Command::new(program);

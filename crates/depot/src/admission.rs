@@ -173,7 +173,7 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packtrain_hops::pool::LEAST;
+    use packtrain_hops::pool::MIN_DIRECTION;
 
     const A: PublicKey = PublicKey([1; 32]);
     const B: PublicKey = PublicKey([2; 32]);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_small_pool_rate_and_load_refuse() {
-        let pool = ByteCount(4 * LEAST);
+        let pool = ByteCount(4 * MIN_DIRECTION);
         let mut door = Admission::new(DepotLimits { pool, ..DepotLimits::default() });
         assert_eq!(reason(door.admit(at(1), A)), None);
         assert_eq!(reason(door.admit(at(1), A)), None);

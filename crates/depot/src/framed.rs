@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::Depot;
 use super::relay::{Ended, Flow, HOP, refusal};
-use packtrain_hops::{Fate, Link, LinkError, Ring, drain, feed, hear_hello};
+use packtrain_hops::{DatagramStatus, Link, LinkError, Ring, drain, feed, hear_hello};
 use packtrain_service::cipher::has_aes;
 
 /// How often what moved is counted.
@@ -23,17 +23,17 @@ const COUNT: Duration = Duration::from_millis(250);
 const PIPE: usize = 16 << 10;
 
 /// What is known once a caller by datagrams was greeted.
-pub(super) struct Met {
+pub(super) struct Handshaken {
     secret: Secret,
     heard: Hello,
 }
 
 /// The two hellos of a hop on the side of the end that was called.
-pub(super) async fn greet(socket: &mut TcpStream) -> Result<Met, Ended> {
+pub(super) async fn greet(socket: &mut TcpStream) -> Result<Handshaken, Ended> {
     let secret = Secret::new(entropy::bytes(), has_aes()).map_err(io::Error::other)?;
     let heard = hear_hello(socket).await?;
     socket.write_all(&secret.hello().write()).await?;
-    Ok(Met { secret, heard })
+    Ok(Handshaken { secret, heard })
 }
 
 /// What a refusal looks like to a caller that was greeted.
@@ -50,8 +50,8 @@ impl From<LinkError> for Ended {
     }
 }
 
-/// Towards where a session goes.
-pub(super) struct Towards<'a> {
+/// Outbound where a session goes.
+pub(super) struct Outbound<'a> {
     pub(super) socket: &'a mut TcpStream,
     pub(super) by: HopTransport,
     /// What the next depot is to read first; none for the destination.
@@ -61,20 +61,20 @@ pub(super) struct Towards<'a> {
 }
 
 /// What a session comes from.
-pub(super) struct Whence<'a> {
+pub(super) struct Inbound<'a> {
     pub(super) socket: &'a mut TcpStream,
     pub(super) by: HopTransport,
     /// For a caller by datagrams.
-    pub(super) met: Option<Met>,
+    pub(super) met: Option<Handshaken>,
 }
 
 /// Passes a session on until both directions have ended.
 pub(super) async fn relay(
     depot: &Depot,
     flow: &Flow,
-    from: Whence<'_>,
-    to: Towards<'_>,
-    fates: &[Arc<Fate>; 2],
+    from: Inbound<'_>,
+    to: Outbound<'_>,
+    fates: &[Arc<DatagramStatus>; 2],
 ) -> Result<(), Ended> {
     let (up, down) = (Ring::new(&depot.pool), Ring::new(&depot.pool));
     let counted = Counted { depot, flow, up: &up, down: &down };
@@ -88,7 +88,7 @@ pub(super) async fn relay(
     let inward = async {
         let told = Arc::clone(&fates[0]);
         match from.met {
-            Some(Met { secret, heard }) => {
+            Some(Handshaken { secret, heard }) => {
                 let mut link =
                     Link::called(&depot.hops, from.by, from.socket, (secret, heard), told);
                 link.run(&down, &up).await?;
@@ -137,10 +137,10 @@ pub(super) async fn relay(
 pub(super) async fn echo(
     depot: &Depot,
     flow: &Flow,
-    from: Whence<'_>,
-    fate: &Arc<Fate>,
+    from: Inbound<'_>,
+    fate: &Arc<DatagramStatus>,
 ) -> Result<(), Ended> {
-    let Some(Met { secret, heard }) = from.met else { return Ok(()) };
+    let Some(Handshaken { secret, heard }) = from.met else { return Ok(()) };
     let (up, down) = (Ring::new(&depot.pool), Ring::new(&depot.pool));
     down.append(&Answer::Accepted.write());
     let (near, mut far) = tokio::io::duplex(PIPE);

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::lane::Lane;
 use super::{Depot, Told, echo, framed, measure, spool};
 use crate::DepotSession;
-use packtrain_hops::Fate;
+use packtrain_hops::DatagramStatus;
 use packtrain_hops::{read_answer, write_all};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
@@ -34,7 +34,7 @@ const DEAD: Duration = Duration::from_secs(60);
 /// How long somebody who was refused may take to hear it.
 const HEAR: Duration = Duration::from_secs(2);
 /// How often a session is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a session is over before its ends said so.
 pub(super) enum Ended {
@@ -65,7 +65,7 @@ pub(super) struct Known {
     /// The caller was greeted: answers come as frames.
     greeted: bool,
     /// What became of datagrams, here and there.
-    fates: [Arc<Fate>; 2],
+    fates: [Arc<DatagramStatus>; 2],
 }
 
 /// Bytes there and back, and when something last moved.
@@ -253,13 +253,13 @@ fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
 }
 
 /// A place among the sessions, given up when it is over.
-pub(super) struct Seat<'a> {
+pub(super) struct SessionPermit<'a> {
     depot: &'a Depot,
     key: PublicKey,
     flow: &'a Flow,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> SessionPermit<'a> {
     pub(super) fn take(
         depot: &'a Depot,
         key: PublicKey,
@@ -290,7 +290,7 @@ impl<'a> Seat<'a> {
     /// Ends when nothing has moved for too long.
     pub(super) async fn idle(&self) -> Ended {
         loop {
-            tokio::time::sleep(LOOK.to_std()).await;
+            tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
             self.count();
             let last = Time::from_nanos(self.flow.last.load(Ordering::Relaxed));
             if clock::now().since(last) >= self.depot.idle {
@@ -300,7 +300,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for SessionPermit<'_> {
     fn drop(&mut self) {
         self.count();
         self.depot.pool.leave();
@@ -338,7 +338,7 @@ async fn session(
         Next::Destination(hop) => (hop.clone(), true),
     };
     known.to = hop.place.to_string();
-    let seat = Seat::take(depot, key, flow, position)?;
+    let seat = SessionPermit::take(depot, key, flow, position)?;
     flow.touch();
     // A route that has no depot here was refused.
     let by = header.session.route.get(position).map_or(HopTransport::Tcp, |own| own.transport);
@@ -374,8 +374,8 @@ async fn session(
         if by.is_datagram() || hop.transport.is_datagram() {
             let left = header.session.route.len() - position;
             let header = (!last).then(|| header.passed(depot.id).write());
-            let from = framed::Whence { socket, by, met };
-            let to = framed::Towards { socket: &mut next.socket, by: hop.transport, header, left };
+            let from = framed::Inbound { socket, by, met };
+            let to = framed::Outbound { socket: &mut next.socket, by: hop.transport, header, left };
             framed::relay(depot, flow, from, to, &known.fates).await
         } else if last {
             socket.write_all(&Answer::Accepted.write()).await?;
@@ -399,15 +399,15 @@ async fn echoed(
     depot: &Depot,
     flow: &Flow,
     socket: &mut TcpStream,
-    (by, met): (HopTransport, Option<framed::Met>),
-    fates: &[Arc<Fate>; 2],
+    (by, met): (HopTransport, Option<framed::Handshaken>),
+    fates: &[Arc<DatagramStatus>; 2],
 ) -> Result<(), Ended> {
     let Some(met) = met else {
         socket.write_all(&Answer::Accepted.write()).await?;
         let (read, write) = socket.split();
         return Ok(echo::serve(depot, flow, read, write).await?);
     };
-    framed::echo(depot, flow, framed::Whence { socket, by, met: Some(met) }, &fates[0]).await
+    framed::echo(depot, flow, framed::Inbound { socket, by, met: Some(met) }, &fates[0]).await
 }
 
 /// The connection to the next hop: whoever is there does not take what breaks off for an end.

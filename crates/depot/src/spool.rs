@@ -1,12 +1,12 @@
 //! Sessions that are kept: their senders leave, their receivers come later.
 //!
 //! `store` is one session on the disk, `files` its directory, `ledger` who has how much room;
-//! `deposit` takes records from a sender or the depot before, `bringers` are those connections,
+//! `deposit` takes records from a sender or the depot before, `depositors` are those connections,
 //! `forward` passes records on to the depots behind, `claim` hands them out.
 
-mod bringers;
 mod claim;
 mod deposit;
+mod depositors;
 mod files;
 mod forward;
 mod ledger;
@@ -28,26 +28,26 @@ use tokio::sync::{Semaphore, watch};
 use super::{Depot, Told};
 use crate::DepotKept;
 use packtrain_identity::pubkey::PublicKey;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 use packtrain_transfer::FailureKind;
 
 pub(super) use claim::claim;
 pub(super) use deposit::deposit;
 
-use bringers::Bringers;
+use depositors::Depositors;
 use files::{Files, Found};
 use ledger::{LEAST, Ledger, Short};
 use store::Records;
 
 /// Sessions kept at a time, each with two open files, and those of one key.
-const MOST_KEPT: (usize, usize) = (4096, 1024);
+const MAX_KEPT: (usize, usize) = (4096, 1024);
 /// The same with those that are over and whose time is not.
-const MOST_KNOWN: (usize, usize) = (4 * MOST_KEPT.0, 4 * MOST_KEPT.1);
+const MAX_KNOWN: (usize, usize) = (4 * MAX_KEPT.0, 4 * MAX_KEPT.1);
 /// Connections to depots behind at a time; more wait for their turn.
-const MOST_FORWARDS: usize = 256;
+const MAX_FORWARDS: usize = 256;
 /// Claims of one session that are remembered, so that none comes twice: of four minutes. They have one
 /// key, which has an eighth of this: 16,384.
-const MOST_CLAIMS: usize = 8 * 16_384;
+const MAX_CLAIMS: usize = 8 * 16_384;
 /// How much more room is reserved at once for a stream whose length nobody knows.
 const GROW: ByteCount = ByteCount(64 << 20);
 /// When to come again where it takes no time.
@@ -55,7 +55,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// When to come again where nobody knows.
 const LATER: Duration = Duration::from_secs(60);
 /// The longest wait that is told.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Where sessions are kept, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(super) struct Kept {
     expires: Duration,
     reserved: Mutex<ByteCount>,
     branches: Vec<Branch>,
-    bringers: Bringers,
+    depositors: Depositors,
     claims: Mutex<Guard>,
     /// It was told that everything is safe.
     told: AtomicBool,
@@ -210,8 +210,8 @@ impl Kept {
             branches: branches.collect(),
             records,
             reserved: Mutex::new(reserved),
-            bringers: Bringers::default(),
-            claims: Mutex::new(Guard::new(began, MOST_CLAIMS)),
+            depositors: Depositors::default(),
+            claims: Mutex::new(Guard::new(began, MAX_CLAIMS)),
             told: AtomicBool::new(progress.all_safe || progress.over),
             stuck: AtomicBool::new(false),
             head,
@@ -226,10 +226,10 @@ impl Kept {
 
 impl Spool {
     /// Opens a spool with all that is in it; also says what is wrong with it.
-    pub(super) fn open(settings: DepotSpool) -> Result<(Self, Vec<String>), NodeError> {
+    pub(super) fn open(settings: DepotSpool) -> Result<(Self, Vec<String>), RequestError> {
         let dir = settings.dir.clone();
         let failed = |e: std::io::Error| {
-            NodeError::new(FailureKind::Fatal, format!("the spool {}: {e}", dir.display()))
+            RequestError::new(FailureKind::Fatal, format!("the spool {}: {e}", dir.display()))
         };
         let lock = files::lock(&dir).map_err(failed)?;
         let (found, others) = files::list(&dir).map_err(failed)?;
@@ -270,7 +270,7 @@ impl Spool {
             sessions: Mutex::new(sessions),
             ledger: Mutex::new(ledger),
             counted: Counted::default(),
-            forwards: Semaphore::new(MOST_FORWARDS),
+            forwards: Semaphore::new(MAX_FORWARDS),
             began,
             _lock: lock,
         };
@@ -360,7 +360,7 @@ impl Spool {
             Err(Denied { reason, retry_after, text })
         };
         for (own, kept, known) in
-            [(false, MOST_KEPT.0, MOST_KNOWN.0), (true, MOST_KEPT.1, MOST_KNOWN.1)]
+            [(false, MAX_KEPT.0, MAX_KNOWN.0), (true, MAX_KEPT.1, MAX_KNOWN.1)]
         {
             if count(own, false) >= kept {
                 return none(own, kept, "keeps");
@@ -444,7 +444,7 @@ impl Spool {
         let now = clock::wall();
         let own = sessions.all.values().filter(|kept| key.is_none_or(|key| kept.key == key));
         let ends = own.map(|kept| kept.expires.saturating_sub(now)).min();
-        ends.unwrap_or(LATER).clamp(Duration::from_secs(1), LONGEST)
+        ends.unwrap_or(LATER).clamp(Duration::from_secs(1), MAX_INTERVAL)
     }
 
     /// Lets a session's records go; that it was here is known until its time is over.

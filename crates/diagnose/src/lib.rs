@@ -5,12 +5,12 @@
 //! another process can ask of it without root or a service. [`judge`] makes findings of it: it
 //! reads no clock and no file.
 
-pub mod book;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod judge;
 mod record;
+pub mod recorder;
 
 pub use judge::{Ceiling, Diagnosis, Fact, Finding, Limiter, Stage, judge};
 pub use record::{Which, find};

@@ -3,7 +3,7 @@
 use packtrain_history::{Filter, Row};
 use packtrain_transfer::FailureKind;
 
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 use packtrain_service::evidence::Record;
 use packtrain_service::{HistoryConfig, history};
 
@@ -22,7 +22,7 @@ pub enum Which {
 ///
 /// # Errors
 /// There is none, or the history cannot be read.
-pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, NodeError> {
+pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, RequestError> {
     let wanted = match which {
         Which::Last => Filter::default(),
         Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },
@@ -31,7 +31,7 @@ pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, NodeError> {
     let filter = Filter { evidence: true, most: Some(1), ..wanted };
     let writer = history::own().writer;
     let rows = history::find(keep, &Filter { writer, ..filter })
-        .map_err(|e| NodeError::new(FailureKind::SourceMissing, e.to_string()))?;
+        .map_err(|e| RequestError::new(FailureKind::SourceMissing, e.to_string()))?;
     rows.iter().find_map(record_of).ok_or_else(|| {
         let what = match which {
             Which::Last => "no transfer is remembered".to_owned(),
@@ -43,7 +43,7 @@ pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, NodeError> {
              `packtrain history`",
             history::Retention::WITH_EVIDENCE
         );
-        NodeError::new(FailureKind::SourceMissing, text)
+        RequestError::new(FailureKind::SourceMissing, text)
     })
 }
 
@@ -59,16 +59,15 @@ mod tests {
     fn foreign_numbers_of_any_size_are_judged() {
         use crate::judge;
         use packtrain_service::evidence::{Evidence, PathPart, TcpPart, Waits};
-        const MOST: u64 = u64::MAX;
-        let waits =
-            Waits { work: MOST, bytes: MOST, window: MOST, pace: MOST, room: MOST, word: MOST };
+        const MAX: u64 = u64::MAX;
+        let waits = Waits { work: MAX, bytes: MAX, window: MAX, pace: MAX, room: MAX, word: MAX };
         let path = PathPart {
             waits,
             mover: waits,
-            mtu: packtrain_units::ByteCount(MOST),
-            mtu_begun: packtrain_units::ByteCount(MOST),
-            mtu_falls: MOST,
-            tcp: Some(TcpPart { streams: MOST, ..TcpPart::default() }),
+            mtu: packtrain_units::ByteCount(MAX),
+            mtu_begun: packtrain_units::ByteCount(MAX),
+            mtu_falls: MAX,
+            tcp: Some(TcpPart { streams: MAX, ..TcpPart::default() }),
             ..PathPart::default()
         };
         let end = packtrain_service::evidence::End::default();

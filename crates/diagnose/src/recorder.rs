@@ -13,7 +13,7 @@ use packtrain_service::HistoryConfig;
 use packtrain_service::evidence::{Evidence, Part, PartRole, Record};
 use packtrain_service::executor::spawn;
 use packtrain_service::history::{self, Series, Spool};
-use packtrain_service::{NodeError, Notice, NoticeLevel, Outcome};
+use packtrain_service::{Notice, NoticeLevel, Outcome, RequestError};
 
 /// How often throughput is noted.
 const TICK: std::time::Duration = std::time::Duration::from_millis(250);
@@ -21,7 +21,7 @@ const TICK: std::time::Duration = std::time::Duration::from_millis(250);
 const WRITE: u32 = 4;
 
 /// The book of one transfer.
-pub struct Book {
+pub struct Recorder {
     state: Arc<Mutex<State>>,
     /// Whether the file is written by others from now on; held while it is written, so that a slow
     /// disk holds up nobody who tells something.
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-impl Book {
+impl Recorder {
     /// A book of the transfer that `row` begins, about `what`.
     pub fn open(row: Row, what: String, keep: HistoryConfig, local: bool, ssh: bool) -> Self {
         let record = Record {
@@ -164,7 +164,7 @@ impl Book {
     }
 
     /// It failed before there was an outcome.
-    pub fn fail(&self, error: &NodeError) -> Option<Notice> {
+    pub fn fail(&self, error: &RequestError) -> Option<Notice> {
         *self.over.lock() = true;
         let mut state = self.state();
         state.record.over = true;

@@ -12,7 +12,7 @@ use packtrain_session::{Answer, HopTransport};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{Fate, Hops, Line, Link, LinkError, Pulse, Ring, drain, feed};
+use super::{DatagramStatus, Hops, Line, Link, LinkError, Pulse, Ring, drain, feed};
 use packtrain_service::cipher::has_aes;
 
 /// What a connection of ours goes over: TCP, or a hop by datagrams behind a local pair of sockets.
@@ -60,12 +60,12 @@ pub async fn call(
     kind: HopTransport,
     header: &[u8],
     hops: &Arc<Hops>,
-) -> io::Result<(Carrier, Arc<Fate>)> {
+) -> io::Result<(Carrier, Arc<DatagramStatus>)> {
     let secret = Secret::new(entropy::bytes(), has_aes()).map_err(io::Error::other)?;
     socket.write_all(&[header, &secret.hello().write()].concat()).await?;
     let (near, mut far) = UnixStream::pair()?;
     let hops = Arc::clone(hops);
-    let fate = Arc::<Fate>::default();
+    let fate = Arc::<DatagramStatus>::default();
     let told = Arc::clone(&fate);
     tokio::spawn(async move {
         let (up, down) = (Ring::new(&hops.pool), Ring::new(&hops.pool));

@@ -33,12 +33,12 @@ pub use ring::Ring;
 
 /// What became of a hop's datagrams.
 #[derive(Debug, Default)]
-pub struct Fate {
+pub struct DatagramStatus {
     carried: AtomicBool,
     fell_back: AtomicBool,
 }
 
-impl Fate {
+impl DatagramStatus {
     /// They do not get through.
     fn falls_back(&self, hops: &Hops) {
         self.fell_back.store(true, Ordering::Relaxed);

@@ -19,12 +19,12 @@ use tokio::time::Instant;
 
 use super::flows::{self, Berth, Carried, FlowState, Sink, Source};
 use super::ring::Seen;
-use super::{Fate, Hops, Ring};
+use super::{DatagramStatus, Hops, Ring};
 
 /// A direction that carries more than this is worth a flow.
 const WORTH: u64 = 64 << 10;
 /// How long datagrams have to get through.
-const PATIENCE: Duration = Duration::from_secs(4);
+const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(4);
 /// Bytes of a frame of data.
 const PIECE: usize = 16 << 10;
 /// How long the other end may take to close after both directions have ended.
@@ -54,7 +54,7 @@ pub enum LinkError {
 
 /// What the reader has the writer say or do.
 #[derive(Debug)]
-enum Word {
+enum HopMessage {
     /// The hellos are exchanged.
     Met,
     /// The other end may send datagrams there, or may not.
@@ -74,7 +74,7 @@ pub struct Link<'a> {
     /// The other end's hello, where it has come already.
     heard: Option<Hello>,
     flows: OnceLock<HopFlows>,
-    fate: Arc<Fate>,
+    fate: Arc<DatagramStatus>,
 }
 
 impl<'a> Link<'a> {
@@ -84,7 +84,7 @@ impl<'a> Link<'a> {
         kind: HopTransport,
         socket: &'a mut TcpStream,
         secret: Secret,
-        fate: Arc<Fate>,
+        fate: Arc<DatagramStatus>,
     ) -> Self {
         // What a system lacks of it, it does without.
         let _ = tune::set_notsent_lowat(socket, UNSENT);
@@ -98,7 +98,7 @@ impl<'a> Link<'a> {
         kind: HopTransport,
         socket: &'a mut TcpStream,
         (secret, heard): (Secret, Hello),
-        fate: Arc<Fate>,
+        fate: Arc<DatagramStatus>,
     ) -> Self {
         let heard = Some(heard);
         Self { called: true, heard, ..Self::calling(hops, kind, socket, secret, fate) }
@@ -153,7 +153,7 @@ struct End<'a> {
     secret: &'a Secret,
     called: bool,
     flows: &'a OnceLock<HopFlows>,
-    fate: &'a Fate,
+    fate: &'a DatagramStatus,
     local: SocketAddr,
     peer: SocketAddr,
 }
@@ -197,7 +197,7 @@ impl End<'_> {
         &self,
         write: &mut WriteHalf<'_>,
         ring: &Arc<Ring>,
-        mut told: mpsc::UnboundedReceiver<Word>,
+        mut told: mpsc::UnboundedReceiver<HopMessage>,
         all_sent: watch::Sender<bool>,
     ) -> LinkError {
         let mut sending = Sending {
@@ -244,14 +244,14 @@ impl Sending<'_> {
     async fn hear(
         &mut self,
         write: &mut WriteHalf<'_>,
-        word: Option<Word>,
+        word: Option<HopMessage>,
     ) -> Result<(), LinkError> {
         match word {
-            Some(Word::Met) => self.met = true,
-            Some(Word::Take(port)) => {
+            Some(HopMessage::Met) => self.met = true,
+            Some(HopMessage::Take(port)) => {
                 say(write, &port.map_or(Frame::No, Frame::Take)).await?;
             }
-            Some(Word::Taken(port)) => {
+            Some(HopMessage::Taken(port)) => {
                 let before = std::mem::replace(&mut self.datagrams, Datagrams::Never);
                 if let (Datagrams::Offered(berth), Some(port), Some(flow)) =
                     (before, port, self.end.flow(true))
@@ -267,7 +267,7 @@ impl Sending<'_> {
     fn begin(&self, berth: Berth, port: u16, flow: &HopFlow) -> Datagrams {
         let source = Source(Arc::clone(self.ring));
         match flows::send(berth, self.end.kind, flow, self.end.at(port), source) {
-            Ok(flow) => Datagrams::Trying(flow, Instant::now() + PATIENCE.to_std()),
+            Ok(flow) => Datagrams::Trying(flow, Instant::now() + DATAGRAM_TIMEOUT.to_std()),
             Err(_) => Datagrams::Never,
         }
     }
@@ -442,7 +442,7 @@ impl Known {
 struct Incoming<'a> {
     end: &'a End<'a>,
     ring: &'a Arc<Ring>,
-    tell: mpsc::UnboundedSender<Word>,
+    tell: mpsc::UnboundedSender<HopMessage>,
     known: &'a Known,
     /// Its datagrams, which outlive what is said of them.
     flow: Option<Carried>,
@@ -470,7 +470,7 @@ impl Incoming<'_> {
             None => hear_hello(read).await?,
         };
         let _ = self.end.flows.set(self.end.secret.flows(&hello, self.end.called)?);
-        let _ = self.tell.send(Word::Met);
+        let _ = self.tell.send(HopMessage::Met);
         // Bytes that came as data: all before the switch.
         let (mut came, mut switched) = (0, false);
         let (mut offered, mut answered) = (false, false);
@@ -505,7 +505,7 @@ impl Incoming<'_> {
                 answer @ (Frame::Take(_) | Frame::No) if !answered => {
                     answered = true;
                     let port = if let Frame::Take(port) = answer { Some(port) } else { None };
-                    let _ = self.tell.send(Word::Taken(port));
+                    let _ = self.tell.send(HopMessage::Taken(port));
                 }
                 Frame::Switch(total) if self.flow.is_some() && !switched => {
                     if total != came {
@@ -570,7 +570,7 @@ impl Incoming<'_> {
             let flow = flows::receive(berth, self.end.kind, flow, peer, sink).ok()?;
             Some((own, flow))
         });
-        let _ = self.tell.send(Word::Take(taken.as_ref().map(|(own, _)| *own)));
+        let _ = self.tell.send(HopMessage::Take(taken.as_ref().map(|(own, _)| *own)));
         let (_, flow) = taken?;
         self.ring.wake(Some(flow.waker()));
         self.known.flow.send_replace(Some(flow.state.clone()));

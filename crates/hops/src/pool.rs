@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_units::ByteCount;
 
 /// What each direction of a session may hold whatever the others do, in bytes.
-pub const LEAST: u64 = 16 << 10;
+pub const MIN_DIRECTION: u64 = 16 << 10;
 /// The unit in which rings borrow, in bytes.
 pub(crate) const BLOCK: u64 = 8 << 10;
 /// The most that one direction holds, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_DIRECTION: u64 = 1 << 20;
 /// What a direction keeps for a slow hop comes in blocks of so many bytes.
-const KEPT: u64 = packtrain_net::relay::BLOCK as u64;
+const KEPT_BLOCK: u64 = packtrain_net::relay::BLOCK as u64;
 /// A direction borrows at most this many times what is free, so that a direction that never gives
 /// back leaves something to later ones (Choudhury and Hahne, dynamic queue length thresholds, 1998).
-const GREED: u64 = 16;
+const MAX_SHARE_OF_FREE: u64 = 16;
 
 /// The sessions that there can be: as many as are allowed and have room in a pool of `bytes`.
 pub fn sessions(bytes: ByteCount, allowed: u32) -> u32 {
-    allowed.min(u32::try_from(bytes.get() / (2 * LEAST)).unwrap_or(u32::MAX))
+    allowed.min(u32::try_from(bytes.get() / (2 * MIN_DIRECTION)).unwrap_or(u32::MAX))
 }
 
 /// Room for bytes on their way, in fair shares.
 ///
-/// [`LEAST`] is kept for each direction of each session that there can be; the rest is shared among
+/// [`MIN_DIRECTION`] is kept for each direction of each session that there can be; the rest is shared among
 /// those there are, of whom each gets at most an equal part; what it keeps for a slow hop may be as much as both
 /// directions of its session have, since mostly one of them moves. So what is lent never exceeds the
 /// pool, and nobody waits for those who do not give back.
@@ -45,7 +45,7 @@ impl Pool {
     /// bytes beside it.
     pub fn new(bytes: ByteCount, sessions: u32, kernel: ByteCount) -> Self {
         let zero = AtomicU64::default;
-        let spare = bytes.get() - 2 * LEAST * u64::from(self::sessions(bytes, sessions));
+        let spare = bytes.get() - 2 * MIN_DIRECTION * u64::from(self::sessions(bytes, sessions));
         let kernel = kernel.get();
         Self { spare, directions: zero(), beyond: zero(), lent: zero(), most: zero(), kernel }
     }
@@ -63,47 +63,47 @@ impl Pool {
     /// What the kernel may hold of one direction at each end: mostly one direction of a session
     /// moves.
     pub fn outside(&self) -> ByteCount {
-        ByteCount((self.kernel / self.directions.load(Ordering::Relaxed).max(1)).max(LEAST))
+        ByteCount((self.kernel / self.directions.load(Ordering::Relaxed).max(1)).max(MIN_DIRECTION))
     }
 
     /// Lends room to one direction, which has none at the moment.
     pub fn take(&self) -> u64 {
         let directions = self.directions.load(Ordering::Relaxed).max(1);
-        let want = (self.spare / directions).min(MOST - LEAST);
+        let want = (self.spare / directions).min(MAX_DIRECTION - MIN_DIRECTION);
         let mut got = 0;
         let _ = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |beyond| {
             got = want.min(self.spare.saturating_sub(beyond));
             Some(beyond + got)
         });
-        self.lend(LEAST + got);
-        LEAST + got
+        self.lend(MIN_DIRECTION + got);
+        MIN_DIRECTION + got
     }
 
     /// Takes back what was lent.
     pub fn give_back(&self, lent: u64) {
-        self.beyond.fetch_sub(lent - LEAST, Ordering::Relaxed);
+        self.beyond.fetch_sub(lent - MIN_DIRECTION, Ordering::Relaxed);
         self.lent.fetch_sub(lent, Ordering::Relaxed);
     }
 
     /// Lends a block for bytes that wait for a slow hop, to a direction that keeps `kept` of them: while
     /// that is less than a session's equal part, and something is left.
     pub fn keep(&self, kept: usize) -> bool {
-        self.borrow(kept as u64 * KEPT, KEPT)
+        self.borrow(kept as u64 * KEPT_BLOCK, KEPT_BLOCK)
     }
 
     /// Takes a block back.
     pub fn unkeep(&self) {
-        self.pay_back(KEPT);
+        self.pay_back(KEPT_BLOCK);
     }
 
     /// A ring has what each direction always has.
     pub(crate) fn open_ring(&self) {
-        self.lend(LEAST);
+        self.lend(MIN_DIRECTION);
     }
 
     /// It is over.
     pub(crate) fn close_ring(&self) {
-        self.lent.fetch_sub(LEAST, Ordering::Relaxed);
+        self.lent.fetch_sub(MIN_DIRECTION, Ordering::Relaxed);
     }
 
     fn lend(&self, bytes: u64) {
@@ -124,7 +124,8 @@ impl Pool {
         }
         let more = |beyond| {
             let free = self.spare.saturating_sub(beyond);
-            (bytes <= free && held + bytes <= free.saturating_mul(GREED)).then_some(beyond + bytes)
+            (bytes <= free && held + bytes <= free.saturating_mul(MAX_SHARE_OF_FREE))
+                .then_some(beyond + bytes)
         };
         let got = self.beyond.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if got {
@@ -153,7 +154,8 @@ impl Pool {
     pub(crate) fn blocks_left(&self, blocks: u64) -> u64 {
         let free = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
         // As `borrow` lends them one by one.
-        let greed = ((free + 1) * GREED).saturating_sub(blocks) / (GREED + 1);
+        let greed =
+            ((free + 1) * MAX_SHARE_OF_FREE).saturating_sub(blocks) / (MAX_SHARE_OF_FREE + 1);
         free.min(greed).min((self.part() / BLOCK).saturating_sub(blocks))
     }
 
@@ -184,9 +186,12 @@ mod tests {
                 kept += 1;
             }
             let now = pool.spare - pool.beyond.load(Ordering::Relaxed);
-            assert!(now + KEPT >= left / (GREED + 2), "{stalled} leave {now} of {left}");
             assert!(
-                stalled > 1 || kept as u64 * KEPT >= pool.spare / 10 * 9,
+                now + KEPT_BLOCK >= left / (MAX_SHARE_OF_FREE + 2),
+                "{stalled} leave {now} of {left}"
+            );
+            assert!(
+                stalled > 1 || kept as u64 * KEPT_BLOCK >= pool.spare / 10 * 9,
                 "one has most: {kept}"
             );
             left = now;
@@ -210,7 +215,7 @@ mod tests {
             for (who, what) in steps {
                 match (what, directions.contains_key(&who)) {
                     (3 | 4, true) => {
-                        let equal = (total.get() / (directions.len() as u64 / 2).max(1)) / KEPT;
+                        let equal = (total.get() / (directions.len() as u64 / 2).max(1)) / KEPT_BLOCK;
                         let lent = pool.keep(kept[who]);
                         kept[who] += usize::from(lent);
                         prop_assert!(!lent || kept[who] as u64 <= equal);
@@ -232,7 +237,7 @@ mod tests {
                     }
                     (Some(None), 1 | 2) => {
                         let lent = pool.take();
-                        prop_assert!((LEAST..=MOST).contains(&lent));
+                        prop_assert!((MIN_DIRECTION..=MAX_DIRECTION).contains(&lent));
                         directions.insert(who, Some(lent));
                     }
                     (Some(Some(lent)), 0 | 1) => {
@@ -242,7 +247,7 @@ mod tests {
                     _ => {}
                 }
                 let out: u64 = directions.values().flatten().sum();
-                let out = out + kept.iter().sum::<usize>() as u64 * KEPT;
+                let out = out + kept.iter().sum::<usize>() as u64 * KEPT_BLOCK;
                 prop_assert_eq!(pool.lent().0.get(), out);
                 prop_assert!(out <= total.get(), "{} of {}", out, total);
             }

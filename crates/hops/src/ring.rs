@@ -17,14 +17,14 @@ use packtrain_proto::{Fill, Placed};
 use packtrain_units::{ByteCount, Offset};
 use tokio::sync::Notify;
 
-use super::pool::{BLOCK, LEAST, Pool};
+use super::pool::{BLOCK, MIN_DIRECTION, Pool};
 
 /// Blocks that a direction always has.
-const KEPT: usize = (LEAST / BLOCK) as usize;
+const KEPT: usize = (MIN_DIRECTION / BLOCK) as usize;
 /// So much is let go before whoever fills the ring is woken, unless it is empty.
 const WAKE: u64 = 32 << 10;
 /// The most bytes from the head on: what a round trip of 250 ms takes at 1 Gbit/s.
-const MOST: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 
 struct State {
     /// Bytes from that of the head on.
@@ -127,7 +127,7 @@ impl Ring {
     pub fn append(&self, bytes: &[u8]) -> usize {
         let mut state = self.state();
         let at = state.edge;
-        let mut len = (bytes.len() as u64).min((state.head + MOST).saturating_sub(at));
+        let mut len = (bytes.len() as u64).min((state.head + MAX_BYTES).saturating_sub(at));
         len = len.min(state.end.map_or(u64::MAX, |end| end.saturating_sub(at)));
         // As far as there are blocks.
         let first = state.head / BLOCK;
@@ -163,7 +163,7 @@ impl Ring {
                 let mut state = self.state();
                 let first = state.head / BLOCK;
                 let (at, edge) = ((state.edge / BLOCK - first) as usize, state.edge);
-                if edge < state.head + MOST && state.ensure(&self.pool, at) {
+                if edge < state.head + MAX_BYTES && state.ensure(&self.pool, at) {
                     // The next block too, if it is to be had: less of small pieces.
                     let mut room = BLOCK - edge % BLOCK;
                     if room < most as u64 && state.ensure(&self.pool, at + 1) {
@@ -185,7 +185,7 @@ impl Ring {
         }
         let start = at.max(state.edge);
         let bytes = &bytes[(start - at) as usize..];
-        if end > state.head + MOST || state.end.is_some_and(|last| end > last) {
+        if end > state.head + MAX_BYTES || state.end.is_some_and(|last| end > last) {
             return Placed::NoRoom;
         }
         let first = state.head / BLOCK;
@@ -208,8 +208,8 @@ impl Ring {
     /// Bytes that may still come before something is let go.
     pub(crate) fn room(&self) -> ByteCount {
         let state = self.state();
-        let most = (LEAST + state.lent * BLOCK + self.pool.blocks_left(state.lent) * BLOCK)
-            .min(MOST)
+        let most = (MIN_DIRECTION + state.lent * BLOCK + self.pool.blocks_left(state.lent) * BLOCK)
+            .min(MAX_BYTES)
             // The block of the head is used from the head on.
             .saturating_sub(state.head % BLOCK);
         let held = state.edge - state.head + state.beyond.iter().map(len).sum::<u64>();

@@ -17,22 +17,25 @@ fn bytes(range: Range<u64>) -> Vec<u8> {
 #[test]
 fn what_is_missing_at_the_head_finds_room_when_there_is_none() {
     // Two directions of one session, and nothing to spare.
-    let pool = pool(2 * LEAST, 1);
+    let pool = pool(2 * MIN_DIRECTION, 1);
     pool.join();
     let ring = Ring::new(&pool);
-    assert_eq!(ring.place(LEAST, &bytes(LEAST..LEAST + 100)), Placed::NoRoom);
+    assert_eq!(
+        ring.place(MIN_DIRECTION, &bytes(MIN_DIRECTION..MIN_DIRECTION + 100)),
+        Placed::NoRoom
+    );
     assert_eq!(ring.place(9_000, &bytes(9_000..9_100)), Placed::New);
-    assert_eq!(ring.append(&bytes(0..LEAST + 5)), LEAST as usize);
+    assert_eq!(ring.append(&bytes(0..MIN_DIRECTION + 5)), MIN_DIRECTION as usize);
     assert_eq!(ring.room(), ByteCount::ZERO);
     assert_eq!(ring.append(&[1]), 0);
     ring.let_go(0..100);
     // The head's block is still the same, so no room came of it.
     assert_eq!((ring.head(), ring.append(&[1])), (100, 0));
     ring.let_go(100..BLOCK);
-    assert_eq!(ring.append(&bytes(LEAST..LEAST + 10)), 10);
+    assert_eq!(ring.append(&bytes(MIN_DIRECTION..MIN_DIRECTION + 10)), 10);
     let mut out = vec![0; 10];
-    assert_eq!(ring.fill(LEAST, &mut out), Fill::Ready);
-    assert_eq!(out, bytes(LEAST..LEAST + 10));
+    assert_eq!(ring.fill(MIN_DIRECTION, &mut out), Fill::Ready);
+    assert_eq!(out, bytes(MIN_DIRECTION..MIN_DIRECTION + 10));
     assert_eq!(ring.fill(10, &mut out), Fill::Failed, "it was let go");
 }
 
@@ -43,7 +46,7 @@ fn one_that_does_not_read_keeps_no_more_than_its_share() {
     let rings: Vec<_> = (0..4).map(|_| Ring::new(&pool)).collect();
     let most = bytes(0..8 << 20);
     let first = rings[0].append(&most) as u64;
-    assert!(first < (4 << 20) / 4 + LEAST, "{first}");
+    assert!(first < (4 << 20) / 4 + MIN_DIRECTION, "{first}");
     for ring in &rings[1..] {
         let count = ring.append(&most) as u64;
         // Something is left for those who come later.
@@ -94,7 +97,7 @@ proptest! {
         steps in prop::collection::vec((0u64..60_000, 1u64..9_000, 0u8..4), 1..200),
         spare in 0u64..40,
     ) {
-        let total = 2 * LEAST + spare * BLOCK;
+        let total = 2 * MIN_DIRECTION + spare * BLOCK;
         let pool = pool(total, 1);
         pool.join();
         let ring = Ring::new(&pool);

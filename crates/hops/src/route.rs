@@ -19,9 +19,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate as hops;
-use crate::{Carrier, Fate, Hops, Line, Pool, Pulse, read_answer, write_all};
+use crate::{Carrier, DatagramStatus, Hops, Line, Pool, Pulse, read_answer, write_all};
 use packtrain_identity::keys;
-use packtrain_service::{NodeError, Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, RequestError};
 
 /// The most depots that a route of ours may have.
 const HOP_LIMIT: u8 = 4;
@@ -32,13 +32,13 @@ const TRIES: u32 = 3;
 /// Memory for bytes on their way to and from the first depots.
 const MEMORY: ByteCount = ByteCount(64 << 20);
 /// Flows of datagrams at a time.
-const MOST_FLOWS: usize = 130;
+const MAX_FLOWS: usize = 130;
 /// The longest wait for who changed bytes.
 const SETTLE: Duration = Duration::from_secs(30);
 /// The wait before a depot that cannot be reached is tried again: it may be starting.
 const AGAIN: Duration = Duration::from_millis(250);
 /// The longest wait for a depot that says when to come again.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Connections that move no payload.
 const CONTROL: usize = 1;
 /// A network that is gone this long ends a connection over depots: there may be another way.
@@ -51,7 +51,7 @@ pub struct Route {
     by: Vec<HopTransport>,
     /// For a first hop by datagrams.
     hops: Arc<Hops>,
-    fates: Mutex<Vec<Arc<Fate>>>,
+    fates: Mutex<Vec<Arc<DatagramStatus>>>,
     identity: Identity,
     failures: AtomicU32,
     /// Connections that are being made.
@@ -101,7 +101,7 @@ impl Routes {
         &self,
         depots: &[Place],
         by: &[HopTransport],
-    ) -> Result<Option<Arc<Route>>, NodeError> {
+    ) -> Result<Option<Arc<Route>>, RequestError> {
         let mut kept = self.route.lock();
         if kept.is_none() {
             *kept = Route::over(depots, by)?;
@@ -194,7 +194,7 @@ impl DialError {
         match self {
             Self::Silent(_) => 2,
             // It says itself that it will be the same for long.
-            _ if self.wait() > LONGEST => TRIES,
+            _ if self.wait() > MAX_WAIT => TRIES,
             _ => 1,
         }
     }
@@ -225,7 +225,7 @@ impl std::fmt::Display for Route {
 
 impl Route {
     /// A route over these depots, first to last; none over none.
-    pub fn over(depots: &[Place], by: &[HopTransport]) -> Result<Option<Arc<Self>>, NodeError> {
+    pub fn over(depots: &[Place], by: &[HopTransport]) -> Result<Option<Arc<Self>>, RequestError> {
         if depots.is_empty() {
             return Ok(None);
         }
@@ -236,7 +236,7 @@ impl Route {
         Ok(Some(Arc::new_cyclic(|own| Self {
             depots: depots.to_vec(),
             by,
-            hops: Arc::new(Hops::new(pool, PortRange::ANY, MOST_FLOWS)),
+            hops: Arc::new(Hops::new(pool, PortRange::ANY, MAX_FLOWS)),
             fates: Mutex::default(),
             identity,
             failures: AtomicU32::new(0),
@@ -323,7 +323,7 @@ impl Route {
         if failures >= TRIES && !self.direct.swap(true, Ordering::Relaxed) {
             let wait = Duration::from_secs(error.wait().as_millis().div_ceil(1000));
             let later =
-                if wait > LONGEST { format!("; come again in {wait}") } else { String::new() };
+                if wait > MAX_WAIT { format!("; come again in {wait}") } else { String::new() };
             self.say(format!("{error}{later}; going on without depots"));
         } else if !self.is_direct() {
             self.say(format!("{error}; trying again"));

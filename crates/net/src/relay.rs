@@ -33,7 +33,7 @@ const LEAST_PIPE: usize = 64 << 10;
 /// So many bytes of a direction go through memory first: one that only answers needs no pipe.
 const FEW: usize = 64 << 10;
 /// How long a hop may take nothing before what comes is copied to where it can wait.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(10);
+const WRITE_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Who lends room for bytes on their way.
 pub trait Room {
@@ -58,7 +58,7 @@ pub trait Room {
 
 /// How bytes are passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum RelayMode {
     /// Within the kernel where it can.
     #[default]
     Splice,
@@ -71,12 +71,17 @@ pub enum Way {
 ///
 /// # Errors
 /// That of whichever connection broke.
-pub async fn pump(from: &TcpStream, to: &TcpStream, way: Way, room: &impl Room) -> io::Result<()> {
+pub async fn pump(
+    from: &TcpStream,
+    to: &TcpStream,
+    way: RelayMode,
+    room: &impl Room,
+) -> io::Result<()> {
     let mut store = Store::new(room);
     let mut turn = Turn::begin(from, to, room);
-    let few = if way == Way::Splice { FEW } else { usize::MAX };
+    let few = if way == RelayMode::Splice { FEW } else { usize::MAX };
     let mut ended = copy(&mut turn, &mut store, few).await?;
-    if !ended && way == Way::Splice {
+    if !ended && way == RelayMode::Splice {
         ended = splice(&mut turn, &mut store).await?;
     }
     if !ended {
@@ -220,7 +225,7 @@ async fn push<R: Room>(
         }
         if patient {
             // Mostly it goes on at once, and then nothing need be copied.
-            match turn.until(tokio::time::timeout(PATIENCE, to.writable())).await {
+            match turn.until(tokio::time::timeout(WRITE_WAIT, to.writable())).await {
                 Ok(writable) => writable?,
                 Err(_) => patient = false,
             }

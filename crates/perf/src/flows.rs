@@ -17,7 +17,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset};
 use packtrain_runtime::transports::beside::Channels;
 use packtrain_runtime::transports::offer::{FlowOffer, Offer};
 use packtrain_runtime::transports::perf_parts::PerfTcp;
-use packtrain_runtime::transports::{Plan, causes, udp};
+use packtrain_runtime::transports::{TransportConfig, causes, udp};
 use packtrain_service::ceilings::HeldBy;
 use packtrain_service::{LossCause, TransportChoice};
 
@@ -36,7 +36,7 @@ fn fatal(text: impl Into<String>) -> Failure {
 
 /// The sending end's flows.
 pub(super) struct Sending {
-    plan: Plan,
+    plan: TransportConfig,
     /// What all flows together are held to.
     limiter: Option<RateLimiter>,
     bound: Vec<(Vec<UdpSocket>, FlowOffer)>,
@@ -53,7 +53,11 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(plan: &Plan, parallel: u32, bytes: Option<u64>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        plan: &TransportConfig,
+        parallel: u32,
+        bytes: Option<u64>,
+    ) -> Result<Self, Failure> {
         let native = plan.choice != TransportChoice::Tcp;
         let mut this = Self {
             plan: plan.clone(),
@@ -205,7 +209,7 @@ impl Sending {
 
 /// The receiving end's flows.
 pub(super) struct Receiving {
-    plan: Plan,
+    plan: TransportConfig,
     limiter: Option<RateLimiter>,
     bound: Vec<Vec<UdpSocket>>,
     flows: Vec<FlowHandle>,
@@ -215,7 +219,11 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(plan: &Plan, parallel: u32, bytes: Arc<AtomicU64>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        plan: &TransportConfig,
+        parallel: u32,
+        bytes: Arc<AtomicU64>,
+    ) -> Result<Self, Failure> {
         let mut this = Self {
             plan: plan.clone(),
             limiter: plan.receive_limiter(),
@@ -289,13 +297,13 @@ impl Receiving {
 }
 
 /// The connections beside flows, where this plan's have them.
-fn channels(plan: &Plan, role: Role) -> Result<Option<Channels>, Failure> {
+fn channels(plan: &TransportConfig, role: Role) -> Result<Option<Channels>, Failure> {
     let channels = plan.beside().then(|| Channels::listen(plan, role));
     channels.transpose().map_err(|e| fatal(e.to_string()))
 }
 
 fn offer(
-    plan: &Plan,
+    plan: &TransportConfig,
     sockets: &[UdpSocket],
     flow: Option<&FlowOffer>,
     channels: Option<&Channels>,

@@ -17,17 +17,17 @@ use serde::{Deserialize, Serialize};
 
 use flows::{Receiving, Sending};
 use packtrain_runtime::control::{Control, Incoming};
-use packtrain_runtime::handshake::{self, Ask, More, PerfAsk};
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::handshake::{self, MeasureRequest, More, SessionRequest};
+use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
-use packtrain_runtime::transports::{Hints, MOST_STREAMS, Moved, Plan};
+use packtrain_runtime::transports::{Hints, MAX_STREAMS, Moved, TransportConfig};
 use packtrain_runtime::tunnel;
 use packtrain_service::ceilings::HeldBy;
 use packtrain_service::history;
 use packtrain_service::host::split_host;
 use packtrain_service::{
-    CpuUse, LossCause, NodeError, Notice, NoticeLevel, PerfClientRequest, PerfInterval,
-    PerfOutcome, PerfReporter, TransportChoice,
+    CpuUse, LossCause, Notice, NoticeLevel, PerfClientRequest, PerfInterval, PerfOutcome,
+    PerfReporter, RequestError, TransportChoice,
 };
 
 /// How often the receiver tells what it has.
@@ -37,7 +37,7 @@ const LAST_WORD: Duration = Duration::from_secs(10);
 
 /// What the two ends of a test tell each other.
 #[derive(Serialize, Deserialize)]
-enum Word {
+enum PerfMessage {
     /// How each flow is set up.
     Offers(Vec<Vec<u8>>),
     /// Receiver: useful bytes so far, and its processor use.
@@ -53,7 +53,7 @@ enum Word {
     },
 }
 
-impl Word {
+impl PerfMessage {
     fn send(&self, control: &Control) {
         let bytes = postcard::to_stdvec(self).unwrap_or_default();
         control.tx.send(&Message::Channel(bytes));
@@ -63,11 +63,11 @@ impl Word {
 /// Reads a word and writes it again.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn rewrite_word(bytes: &[u8]) -> Option<Vec<u8>> {
-    let word: Word = postcard::from_bytes(bytes).ok()?;
+    let word: PerfMessage = postcard::from_bytes(bytes).ok()?;
     postcard::to_stdvec(&word).ok()
 }
 
-fn hear(incoming: Incoming) -> Result<Option<Word>, Failure> {
+fn hear(incoming: Incoming) -> Result<Option<PerfMessage>, Failure> {
     match incoming {
         Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)
             .map(Some)
@@ -119,20 +119,25 @@ struct Sum {
 }
 
 /// The sending end of a test.
-fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+fn send(
+    control: &Control,
+    plan: &TransportConfig,
+    parallel: u32,
+    test: Test<'_>,
+) -> Result<Sum, Failure> {
     let mut sending = Sending::new(plan, parallel, test.bytes)?;
-    Word::Offers(sending.offers()).send(control);
+    PerfMessage::Offers(sending.offers()).send(control);
     let begin_cpu = CpuUse::now();
     let (mut begun, mut ended): (Option<Time>, Option<Time>) = (None, None);
     let mut sum = Sum::default();
     loop {
         let wait = std::time::Duration::from_millis(10);
         match control.rx.recv_timeout(wait).map(hear) {
-            Ok(Ok(Some(Word::Offers(offers)))) => {
+            Ok(Ok(Some(PerfMessage::Offers(offers)))) => {
                 sending.start(&offers)?;
                 begun = Some(clock::now());
             }
-            Ok(Ok(Some(Word::Have { bytes, user_ns, system_ns, last }))) => {
+            Ok(Ok(Some(PerfMessage::Have { bytes, user_ns, system_ns, last }))) => {
                 sum.bytes = bytes;
                 sum.receiver = CpuUse {
                     user: Duration::from_nanos(user_ns),
@@ -176,7 +181,7 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
                     (retransmitted, rtt, CpuUse::since(begin_cpu));
                 (sum.losses, sum.held) = (sending.losses(), sending.held());
                 sending.close();
-                Word::Over {
+                PerfMessage::Over {
                     retransmitted,
                     rtt_ns: rtt.map(Duration::as_nanos),
                     user_ns: sum.sender.user.as_nanos(),
@@ -198,10 +203,15 @@ fn send(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result
 }
 
 /// The receiving end of a test.
-fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Result<Sum, Failure> {
+fn receive(
+    control: &Control,
+    plan: &TransportConfig,
+    parallel: u32,
+    test: Test<'_>,
+) -> Result<Sum, Failure> {
     let bytes = Arc::new(AtomicU64::new(0));
     let mut receiving = Receiving::new(plan, parallel, Arc::clone(&bytes))?;
-    Word::Offers(receiving.offers()).send(control);
+    PerfMessage::Offers(receiving.offers()).send(control);
     let begin_cpu = CpuUse::now();
     let (mut first, mut told): (Option<Time>, Time) = (None, clock::now());
     let mut sum = Sum::default();
@@ -219,11 +229,11 @@ fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Res
         let say = |last: bool| {
             let used = CpuUse::since(begin_cpu);
             let (user_ns, system_ns) = (used.user.as_nanos(), used.system.as_nanos());
-            Word::Have { bytes: have, user_ns, system_ns, last }.send(control);
+            PerfMessage::Have { bytes: have, user_ns, system_ns, last }.send(control);
         };
         match word {
-            Some(Word::Offers(offers)) => receiving.start(&offers)?,
-            Some(Word::Over { retransmitted, rtt_ns, user_ns, system_ns, held }) => {
+            Some(PerfMessage::Offers(offers)) => receiving.start(&offers)?,
+            Some(PerfMessage::Over { retransmitted, rtt_ns, user_ns, system_ns, held }) => {
                 sum.held = held.map(HeldBy::seen_from_peer).or(receiving.held());
                 sum.bytes = have;
                 sum.elapsed = first.map_or(Duration::ZERO, |first| now.since(first));
@@ -263,12 +273,12 @@ fn receive(control: &Control, plan: &Plan, parallel: u32, test: Test<'_>) -> Res
 /// The called end of a test.
 pub fn called(
     control: Control,
-    plan: Plan,
+    plan: TransportConfig,
     role: Role,
-    (ask, most): (&PerfAsk, Option<u32>),
+    (ask, most): (&MeasureRequest, Option<u32>),
     stop: Stop,
 ) -> Result<Moved, Failure> {
-    let parallel = ask.parallel.min(most.unwrap_or(MOST_STREAMS)).clamp(1, MOST_STREAMS);
+    let parallel = ask.parallel.min(most.unwrap_or(MAX_STREAMS)).clamp(1, MAX_STREAMS);
     let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
     let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
     let result = match role {
@@ -292,7 +302,7 @@ pub fn called(
 pub fn client(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
-) -> Result<PerfOutcome, NodeError> {
+) -> Result<PerfOutcome, RequestError> {
     measured(request, reporter, measure)
 }
 
@@ -300,8 +310,8 @@ pub fn client(
 pub fn measured(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
-    measure: impl FnOnce(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, NodeError>,
-) -> Result<PerfOutcome, NodeError> {
+    measure: impl FnOnce(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, RequestError>,
+) -> Result<PerfOutcome, RequestError> {
     let keep = request.history.clone();
     let watched = history::Measuring::new(reporter, &request);
     let stop = request.stop.clone();
@@ -321,8 +331,8 @@ pub fn measured(
 fn measure(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
-) -> Result<PerfOutcome, NodeError> {
-    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+) -> Result<PerfOutcome, RequestError> {
+    let usage = |text: &str| RequestError::new(FailureKind::Usage, text);
     let choice = match request.transport {
         TransportChoice::Auto | TransportChoice::Native => TransportChoice::Native,
         TransportChoice::Udt => TransportChoice::Udt,
@@ -344,10 +354,10 @@ fn measure(
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
     let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
-    let limits = Allowed::by_policy()?;
+    let limits = Permissions::by_policy()?;
     let parallel = request.parallel.max(1);
-    let ask = Ask {
-        perf: Some(PerfAsk {
+    let ask = SessionRequest {
+        perf: Some(MeasureRequest {
             parallel,
             millis: request.duration.as_millis(),
             bytes: request.bytes.map(ByteCount::get),
@@ -365,8 +375,8 @@ fn measure(
             tcp_cc: request.tcp_cc.clone(),
             tcp_buffer: request.tcp_buffer.map(ByteCount::get),
         },
-        path: handshake::AskPath::default(),
-        run: handshake::AskRun::default(),
+        path: handshake::PathRequest::default(),
+        run: handshake::RunRequest::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {

@@ -7,7 +7,7 @@
 //!
 //! Beside the paper: the way *through* a host is an edge too (its future work), an epsilon can
 //! come from the errors of the forecasts, and [`choose`] weighs the path found against the direct
-//! one for a transfer of a given size. [`Pilot`] does so again and again while the transfer runs, with
+//! one for a transfer of a given size. [`PathSelector`] does so again and again while the transfer runs, with
 //! what it sees of it.
 //!
 //! # Errata of the paper
@@ -20,7 +20,7 @@ mod choice;
 mod csv;
 mod gain;
 mod matrix;
-mod pilot;
+mod path_selector;
 mod pipeline;
 mod tree;
 mod ways;
@@ -32,7 +32,7 @@ pub use choice::{Choice, Forecasted, Way, choose};
 pub use csv::MatrixError;
 pub use gain::{Limit, Response, Symptoms};
 pub use matrix::{Cost, HostId, Matrix, NoSuchHost};
-pub use pilot::{Look, Pilot, Seen, WayId};
+pub use path_selector::{Look, PathId, PathSelector, Seen};
 pub use pipeline::{Best, Leg, Pipeline, best_of, lasts};
 pub use tree::{Epsilon, Hop, Tree, tree, trees};
 pub use ways::{Task, ways};

@@ -31,8 +31,8 @@ const BLOCK_MEMORY: u64 = 56 << 20;
 /// Less room than this is hardly any.
 const NEARLY: u64 = 6 << 20;
 /// How long data waits for room before some is lent, and how often in a row.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
-const MOST_WAITS: u32 = 240;
+const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
+const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
 const SMALL_MEMORY: u64 = 40 << 20;
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
@@ -260,11 +260,11 @@ impl Assembly {
                 if state.closed {
                     return;
                 }
-                if self.0.room.wait_for(&mut state, PATIENCE).timed_out() {
+                if self.0.room.wait_for(&mut state, PLACE_TIMEOUT).timed_out() {
                     // Whoever would make room may wait behind this very data: lend some.
                     state.lent = (state.lent + CHUNK.get()).min(SMALL_MEMORY);
                     waited += 1;
-                    if waited > MOST_WAITS {
+                    if waited > MAX_WAITS {
                         // No honest peer holds this much back: what it sends is dropped, and
                         // its connection heard again.
                         return;

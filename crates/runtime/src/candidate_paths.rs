@@ -4,14 +4,14 @@
 //! them. The end that called knows the depots and makes the connections over them; the end that
 //! sends chooses. Where these are two, the one tells the other what it knows ([`far`]).
 
-mod far;
+mod remote;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use packtrain_net::tcp::{ConnectOptions, connect, tcp_info};
-use packtrain_plan::route::{Forecasted, Pilot, WayId};
+use packtrain_plan::route::{Forecasted, PathId, PathSelector};
 use packtrain_session::measure::{
     Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,
 };
@@ -23,16 +23,16 @@ use tokio::net::TcpStream;
 use packtrain_hops::read_answer;
 use packtrain_hops::route::Route;
 use packtrain_service::HistoryConfig;
-use packtrain_service::NodeError;
+use packtrain_service::RequestError;
 use packtrain_service::executor;
 use packtrain_service::history::{self, Alike};
 
 /// A depot that does not answer by then is not asked further; it may still be tried.
 const ASK: Duration = Duration::from_secs(2);
 /// How long a user waits who asks a depot and does nothing else.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most depots to choose from.
-pub const MOST_DEPOTS: usize = 16;
+pub const MAX_DEPOTS: usize = 16;
 /// A port for a question about a host.
 const ANY_PORT: u16 = 1;
 /// What a depot measured earlier says less than nothing.
@@ -41,7 +41,7 @@ const FRESH: Duration = Duration::from_secs(1800);
 const REST: f64 = 0.1;
 
 /// The ways of one transfer.
-pub struct Ways {
+pub struct CandidatePaths {
     /// What the ways over depots are called, in their order.
     names: Vec<String>,
     /// How they are reached; none where only the other end can.
@@ -74,10 +74,10 @@ pub struct Task {
 #[derive(Default)]
 struct Known {
     /// The round trip to each way's first depot.
-    near: BTreeMap<WayId, Duration>,
-    forecasts: BTreeMap<WayId, Forecasted>,
+    near: BTreeMap<PathId, Duration>,
+    forecasts: BTreeMap<PathId, Forecasted>,
     /// What each way's depot says of the part behind it.
-    beyond: BTreeMap<WayId, Beyond>,
+    beyond: BTreeMap<PathId, Beyond>,
     told: Vec<String>,
     /// Rises when more is known.
     version: u32,
@@ -92,30 +92,30 @@ struct Beyond {
     cap: Option<(Forecasted, DataRate)>,
 }
 
-impl std::fmt::Debug for Ways {
+impl std::fmt::Debug for CandidatePaths {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ways({})", self.names.join(" or "))
+        write!(f, "CandidatePaths({})", self.names.join(" or "))
     }
 }
 
-impl Ways {
-    /// Ways over one of these depots each; begins to ask what is known of them.
+impl CandidatePaths {
+    /// CandidatePaths over one of these depots each; begins to ask what is known of them.
     pub fn over(
         depots: &[Place],
         task: Task,
         keep: &HistoryConfig,
-    ) -> Result<Arc<Self>, NodeError> {
+    ) -> Result<Arc<Self>, RequestError> {
         let Task { host, fetch, ends, alike } = task;
         let mut routes = Vec::new();
-        for depot in depots.iter().take(MOST_DEPOTS) {
+        for depot in depots.iter().take(MAX_DEPOTS) {
             routes.extend(Route::over(std::slice::from_ref(depot), &[])?);
         }
         let names = routes.iter().map(|route| format!("via {route}")).collect();
         let reach = Some(Reach { host, fetch, routes });
         let ways = Arc::new(Self { names, reach, known: Mutex::default() });
-        for (n, depot) in depots.iter().take(MOST_DEPOTS).enumerate() {
+        for (n, depot) in depots.iter().take(MAX_DEPOTS).enumerate() {
             let (ways, depot) = (Arc::clone(&ways), depot.clone());
-            let way = WayId::numbered(n as u8 + 1);
+            let way = PathId::numbered(n as u8 + 1);
             executor::handle().spawn(async move { ways.ask(way, &depot).await });
         }
         let (keep, asked) = (keep.clone(), Arc::clone(&ways));
@@ -128,7 +128,7 @@ impl Ways {
     }
 
     /// The other end, and the route to it of a way over depots, if that begins here.
-    pub(crate) fn route(&self, way: WayId) -> Option<(&Host, &Route)> {
+    pub(crate) fn route(&self, way: PathId) -> Option<(&Host, &Route)> {
         let reach = self.reach.as_ref()?;
         let route = reach.routes.get(way.index().checked_sub(1)?)?;
         Some((&reach.host, route))
@@ -145,7 +145,7 @@ impl Ways {
     }
 
     /// Tells the chooser what is known now, `rtt` being the direct path's round trip.
-    pub(crate) fn inform(&self, pilot: &mut Pilot, rtt: Option<Duration>) {
+    pub(crate) fn inform(&self, pilot: &mut PathSelector, rtt: Option<Duration>) {
         let known = self.known();
         for (way, near) in &known.near {
             let Some(rtt) = rtt else { continue };
@@ -162,7 +162,7 @@ impl Ways {
     }
 
     /// How far a depot is, and what it knows of the part behind it.
-    async fn ask(&self, way: WayId, depot: &Place) {
+    async fn ask(&self, way: PathId, depot: &Place) {
         let options = ConnectOptions { timeout: ASK, ..ConnectOptions::default() };
         let socket = match connect(&depot.host.to_string(), depot.port, &options).await {
             Ok(socket) => socket,
@@ -196,7 +196,7 @@ impl Ways {
         for (name, forecast) in history::ways(keep, [from, to], alike) {
             let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };
-            let Some(way) = number.and_then(|n| u8::try_from(n).ok()).map(WayId::numbered) else {
+            let Some(way) = number.and_then(|n| u8::try_from(n).ok()).map(PathId::numbered) else {
                 continue;
             };
             let [low, _, high] = forecast.bounds();
@@ -241,12 +241,12 @@ async fn in_time<T>(
     depot: &Place,
     ask: impl AsyncFnOnce(TcpStream) -> Result<T, String>,
 ) -> Result<T, String> {
-    let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+    let options = ConnectOptions { timeout: PROBE_TIMEOUT, ..ConnectOptions::default() };
     let asked = async {
         let socket = connect(&depot.host.to_string(), depot.port, &options).await;
         ask(socket.map_err(|e| e.to_string())?).await
     };
-    let asked = tokio::time::timeout(PATIENCE.to_std(), asked).await;
+    let asked = tokio::time::timeout(PROBE_TIMEOUT.to_std(), asked).await;
     asked.unwrap_or_else(|_| Err("no answer".to_owned()))
 }
 

@@ -99,7 +99,7 @@ const MAX_QUEUED: u64 = 128 << 20;
 const MAX_PASSED_ON: u64 = 8 << 20;
 /// Messages that may wait to be looked at, and bytes of their frames; then the connection is not read.
 /// Decoded, a message takes up to 20 times the bytes of its frame.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 const MAX_WAITING_BYTES: usize = 4 << 20;
 /// How often it is looked whether they were taken.
 const ROOM_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
@@ -442,7 +442,7 @@ impl Inbound {
 fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
     let (queue, outgoing) = mpsc::unbounded_channel();
     let tx = ControlSender { queue, waiting: Arc::default() };
-    let (events, rx) = bounded(MOST_WAITING);
+    let (events, rx) = bounded(MAX_WAITING);
     let payload: Arc<OnceLock<Arc<dyn PayloadSink>>> = Arc::default();
     let inbound = Inbound {
         decoder: message::Decoder::new(),
@@ -509,7 +509,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             let mut frame = Vec::new();
             message::encode(&Message::Manifest(vec![0; 1 << 19]), &mut frame);
-            (0..MOST_WAITING).take_while(|_| far.write_all(&frame).is_ok()).count()
+            (0..MAX_WAITING).take_while(|_| far.write_all(&frame).is_ok()).count()
         });
         // It is read until so much waits, and then not.
         let frames = MAX_WAITING_BYTES >> 19;
@@ -526,7 +526,7 @@ mod tests {
             assert!(matches!(control.rx.recv_timeout(limit), Ok(Incoming::Message(_))));
         }
         drop(control);
-        assert!(writer.join().unwrap() < MOST_WAITING);
+        assert!(writer.join().unwrap() < MAX_WAITING);
     }
 
     #[test]

@@ -6,9 +6,9 @@
 use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::Ceilings;
 
-use crate::handshake::Ask;
+use crate::candidate_paths::{CandidatePaths, MAX_DEPOTS};
+use crate::handshake::SessionRequest;
 use crate::marker;
-use crate::ways::{MOST_DEPOTS, Ways};
 
 pub use crate::pack::fuzzing::{pack, pack_seeds};
 pub use crate::transports::fuzzing::{
@@ -23,17 +23,17 @@ pub fn session_request(data: &[u8]) {
         assert!(told.rate_bps != Some(0) && told.streams != Some(0));
         assert_eq!(Ceilings::decode(&told.encode()).expect("what was written is read"), told);
     }
-    let Ok(ask) = Ask::decode(data) else { return };
+    let Ok(ask) = SessionRequest::decode(data) else { return };
     let written = ask.encode();
     // What the sender left out is written as its default.
     assert!(written.len() <= data.len() + 64, "{} bytes of {}", written.len(), data.len());
-    let again = Ask::decode(&written).expect("what was written is read");
+    let again = SessionRequest::decode(&written).expect("what was written is read");
     assert_eq!(again, ask);
 }
 
 /// Requests: the default one, and one with every part of it.
 pub fn session_request_seeds() -> Vec<Vec<u8>> {
-    let full = Ask {
+    let full = SessionRequest {
         sources: 2,
         choice: 1,
         cc: Some("native".to_owned()),
@@ -41,14 +41,14 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
         ports: Some((7880, 7890)),
         ticket: Some([7; 16]),
         peer: vec!["192.0.2.1".parse().expect("an address")],
-        ..Ask::default()
+        ..SessionRequest::default()
     };
     let told = Ceilings {
         rate_bps: Some(20_000_000),
         streams: Some(2),
         transports: Some(vec!["tcp".to_owned()]),
     };
-    vec![Ask::default().encode(), full.encode(), told.encode()]
+    vec![SessionRequest::default().encode(), full.encode(), told.encode()]
 }
 
 /// JSON that one end tells the other in a control message: streams and paths. It is cut to what it may
@@ -62,8 +62,8 @@ pub fn reported_json(data: &[u8]) {
         assert!(report.streams.len() + report.ways.len() + report.moments.len() < 2_000);
         let _ = report.encode();
     }
-    if let Some(ways) = Ways::told_of(data) {
-        assert!((1..=MOST_DEPOTS).contains(&ways.names().len()));
+    if let Some(ways) = CandidatePaths::told_of(data) {
+        assert!((1..=MAX_DEPOTS).contains(&ways.names().len()));
         assert!(ways.is_far());
         ways.learn(data);
         let _ = (ways.told(), ways.version());

@@ -19,9 +19,9 @@ const MAGIC: [u8; 4] = *b"PKTR";
 
 /// What the calling end tells the called end beside the transfer's own options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct SessionRequest {
     /// A perf test instead of a transfer.
-    pub perf: Option<PerfAsk>,
+    pub perf: Option<MeasureRequest>,
     /// How many sources the caller named.
     pub sources: u32,
     /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt, 5 fobs, 6 sabul. An end that does not
@@ -46,13 +46,13 @@ pub struct Ask {
     pub more: More,
     /// What still older ends do not know of.
     #[serde(skip)]
-    pub path: AskPath,
+    pub path: PathRequest,
     /// What the oldest of them do not know of.
     #[serde(skip)]
-    pub run: AskRun,
+    pub run: RunRequest,
 }
 
-/// What follows an [`Ask`] on the wire. An end that knows nothing of it reads over it; what an
+/// What follows a [`SessionRequest`] on the wire. An end that knows nothing of it reads over it; what an
 /// older caller does not send is as by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct More {
@@ -64,14 +64,14 @@ pub struct More {
 
 /// What follows [`More`] on the wire, in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AskPath {
+pub struct PathRequest {
     /// The caller goes over depots, which may freeze: silence is to be noticed soon.
     pub relayed: bool,
 }
 
-/// What follows [`AskPath`] on the wire, in the same way.
+/// What follows [`PathRequest`] on the wire, in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AskRun {
+pub struct RunRequest {
     /// The number of the caller's command, the same at each of its tries: what an earlier one left
     /// behind may end.
     pub number: Option<[u8; 16]>,
@@ -87,7 +87,7 @@ impl More {
 
 /// A perf test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PerfAsk {
+pub struct MeasureRequest {
     /// Flows side by side.
     pub parallel: u32,
     /// How long, in milliseconds.
@@ -96,7 +96,7 @@ pub struct PerfAsk {
     pub bytes: Option<u64>,
 }
 
-impl Ask {
+impl SessionRequest {
     /// As it goes into `Open`.
     pub fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
@@ -120,7 +120,7 @@ impl Ask {
     }
 }
 
-/// The number of a transport in an [`Ask`].
+/// The number of a transport in a [`SessionRequest`].
 pub fn number(choice: TransportChoice) -> u8 {
     match choice {
         TransportChoice::Auto => 0,
@@ -234,22 +234,25 @@ mod tests {
     #[test]
     fn an_ask_is_understood_with_and_without_what_came_later() {
         let more = More { tcp_cc: Some("cubic".to_owned()), tcp_buffer: Some(1 << 20) };
-        let (path, run) = (AskPath { relayed: true }, AskRun { number: Some([7; 16]) });
+        let (path, run) = (PathRequest { relayed: true }, RunRequest { number: Some([7; 16]) });
         let cc = Some("native".to_owned());
-        let ask = Ask { streams: 4, cc, more, path, run, ..Ask::default() };
-        assert_eq!(Ask::decode(&ask.encode()).unwrap(), ask);
+        let ask = SessionRequest { streams: 4, cc, more, path, run, ..SessionRequest::default() };
+        assert_eq!(SessionRequest::decode(&ask.encode()).unwrap(), ask);
         let older = postcard::to_stdvec(&ask).unwrap();
-        let read = Ask::decode(&older).unwrap();
-        let none = Ask { run: AskRun::default(), ..ask.clone() };
-        assert_eq!(read, Ask { more: More::default(), path: AskPath::default(), ..none.clone() });
+        let read = SessionRequest::decode(&older).unwrap();
+        let none = SessionRequest { run: RunRequest::default(), ..ask.clone() };
+        assert_eq!(
+            read,
+            SessionRequest { more: More::default(), path: PathRequest::default(), ..none.clone() }
+        );
         let between = postcard::to_stdvec(&(&ask, &ask.more)).unwrap();
-        let read = Ask::decode(&between).unwrap();
-        assert_eq!(read, Ask { path: AskPath::default(), ..none.clone() });
+        let read = SessionRequest::decode(&between).unwrap();
+        assert_eq!(read, SessionRequest { path: PathRequest::default(), ..none.clone() });
         let last = postcard::to_stdvec(&(&ask, &ask.more, &ask.path)).unwrap();
-        assert_eq!(Ask::decode(&last).unwrap(), none);
+        assert_eq!(SessionRequest::decode(&last).unwrap(), none);
         // An older end reads the front and nothing else.
-        let front: Ask = postcard::from_bytes(&ask.encode()).unwrap();
+        let front: SessionRequest = postcard::from_bytes(&ask.encode()).unwrap();
         assert_eq!(front.streams, 4);
-        assert!(Ask::decode(&[0xff; 4]).is_err());
+        assert!(SessionRequest::decode(&[0xff; 4]).is_err());
     }
 }

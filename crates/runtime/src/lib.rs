@@ -4,6 +4,7 @@
 
 mod assembly;
 pub mod called;
+pub mod candidate_paths;
 pub mod confinement;
 pub mod control;
 #[cfg(feature = "fuzzing")]
@@ -21,13 +22,18 @@ pub mod source;
 mod traces;
 pub mod transports;
 pub mod tunnel;
-pub mod ways;
 
 /// What a caller that speaks the protocol by itself says of itself in Open: peers of tests.
 #[doc(hidden)]
 pub fn sample_request(ticket: Option<[u8; 16]>) -> Vec<u8> {
     // One source, and payload on the control connection.
-    handshake::Ask { sources: 1, choice: 3, ticket, ..handshake::Ask::default() }.encode()
+    handshake::SessionRequest {
+        sources: 1,
+        choice: 3,
+        ticket,
+        ..handshake::SessionRequest::default()
+    }
+    .encode()
 }
 
 /// What a called end without limits says of itself in Opened: peers of tests.

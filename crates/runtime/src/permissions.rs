@@ -6,16 +6,16 @@ use packtrain_transfer::FailureKind;
 use packtrain_units::DataRate;
 
 use crate::confinement::Confinement;
-use crate::handshake::Ask;
-use crate::transports::{Hints, MOST_STREAMS, Plan};
+use crate::handshake::SessionRequest;
+use crate::transports::{Hints, MAX_STREAMS, TransportConfig};
 use packtrain_identity::config::{self, Dirs, Policy};
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::ceilings::Ceilings;
-use packtrain_service::{NodeError, PortRange, TransportChoice};
+use packtrain_service::{PortRange, RequestError, TransportChoice};
 
 /// What a called end allows.
 #[derive(Clone, Debug, Default)]
-pub struct Allowed {
+pub struct Permissions {
     /// Everything lies below this directory.
     pub root: Option<Confinement>,
     /// Nobody writes.
@@ -41,7 +41,7 @@ const DIAL: &str = "dial";
 /// The right to set owners.
 const OWNERS: &str = "owners";
 
-impl Allowed {
+impl Permissions {
     /// What is granted here, as words for a ticket. Each way in which one server allows more than
     /// another is a word of its own: a ticket grants what its words say, and nothing else.
     pub fn rights(&self) -> Vec<&'static str> {
@@ -66,15 +66,15 @@ impl Allowed {
     }
 
     /// What the site's policy allows at this end, whoever asks.
-    pub fn by_policy() -> Result<Self, NodeError> {
+    pub fn by_policy() -> Result<Self, RequestError> {
         // Without a home directory there is still a site.
         let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {
             config: PathBuf::new(),
             state: PathBuf::new(),
             site: PathBuf::from(config::SITE),
         });
-        let policy =
-            Policy::load(&dirs).map_err(|e| NodeError::new(FailureKind::Usage, e.to_string()))?;
+        let policy = Policy::load(&dirs)
+            .map_err(|e| RequestError::new(FailureKind::Usage, e.to_string()))?;
         let ceilings = Ceilings {
             rate_bps: policy.max_rate.map(DataRate::as_bps),
             transports: policy.transports,
@@ -84,7 +84,7 @@ impl Allowed {
     }
 }
 
-impl Allowed {
+impl Permissions {
     /// The same with a ceiling of the rate, or the lower one where there is one.
     pub fn with_rate(mut self, rate: Option<DataRate>) -> Self {
         let rates = [rate.map(DataRate::as_bps), self.ceilings.rate_bps];
@@ -99,7 +99,7 @@ impl Allowed {
     }
 }
 
-impl Ask {
+impl SessionRequest {
     /// The transport that was asked for.
     pub fn transport(&self) -> TransportChoice {
         match self.choice {
@@ -118,22 +118,22 @@ impl Ask {
     pub fn plan(
         &self,
         hints: Hints,
-        allowed: &Allowed,
+        allowed: &Permissions,
         peer: &Ceilings,
         rate_bps: Option<u64>,
-    ) -> Plan {
+    ) -> TransportConfig {
         let choice = self.transport();
         let ceilings = allowed.ceilings.and(peer);
         let rate = allowed.ceilings.rate(peer, rate_bps);
         let asked = self.ports.filter(|(first, last)| first <= last && *first > 0);
         let asked = asked.map(|(first, last)| PortRange { first, last });
-        Plan {
+        TransportConfig {
             choice,
             cc: self.cc.clone(),
             background: self.background,
             // Zero leaves the number to the source.
             streams: (self.streams > 0).then_some(self.streams),
-            most_streams: ceilings.streams.unwrap_or(MOST_STREAMS).clamp(1, MOST_STREAMS),
+            most_streams: ceilings.streams.unwrap_or(MAX_STREAMS).clamp(1, MAX_STREAMS),
             earlier: Vec::new(),
             kernel: self.more.kernel(),
             allowed: ceilings.transports,
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn a_ticket_never_grants_more_than_its_words() {
         let rules = DialPolicy::Rules(["192.0.2.0/24".parse().expect("a rule")].into());
-        let writable = Allowed { dial: rules.clone(), ..Allowed::default() };
-        let read_only = Allowed { read_only: true, ..Allowed::default() };
-        let measures = Allowed { perf_only: true, ..Allowed::default() };
+        let writable = Permissions { dial: rules.clone(), ..Permissions::default() };
+        let read_only = Permissions { read_only: true, ..Permissions::default() };
+        let measures = Permissions { perf_only: true, ..Permissions::default() };
         assert_eq!(writable.rights(), ["transfer", "write", "dial"]);
         assert_eq!(read_only.rights(), ["transfer"]);
         assert!(measures.rights().is_empty());

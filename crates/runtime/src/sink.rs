@@ -25,14 +25,14 @@ use crate::control::{Control, Incoming};
 use crate::meters::EndWatch;
 use crate::meters::Meters;
 use crate::session::{Observer, Pulse, Stop};
-use crate::transports::offer::Word;
+use crate::transports::offer::ControlMessage;
 use crate::transports::{Moved, SinkTransports};
 use packtrain_service::cipher;
 use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::paths::show;
 
 /// How often it is seen whether the memory is full.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Reports of files sent at once, at most.
 const REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
@@ -305,7 +305,7 @@ impl<'a> Runner<'a> {
     fn message(&mut self, message: Message) {
         match message {
             Message::Channel(bytes) => {
-                if let Some(Word::Part(bytes)) = Word::decode(&bytes) {
+                if let Some(ControlMessage::Part(bytes)) = ControlMessage::decode(&bytes) {
                     if let Some(part) = evidence::decode(&bytes) {
                         self.setup.observer.part(part);
                     }
@@ -367,7 +367,7 @@ impl<'a> Runner<'a> {
                 if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
                     self.leave(matches!(message, Message::Finished(_)));
                     self.tell_reports();
-                    self.testify();
+                    self.report_evidence();
                 }
                 self.setup.control.tx.send(&message);
             }
@@ -451,7 +451,7 @@ impl<'a> Runner<'a> {
         if self.setup.observer.keeps() {
             self.setup.observer.notice(&left.notice());
         } else {
-            let word = Word::Leftovers(left.files, left.bytes);
+            let word = ControlMessage::Leftovers(left.files, left.bytes);
             self.setup.control.tx.send(&Message::Channel(word.encode()));
         }
     }
@@ -496,12 +496,15 @@ impl<'a> Runner<'a> {
     fn tell_reports(&mut self) {
         let reports = std::mem::take(&mut self.reports);
         if !reports.is_empty() {
-            self.setup.control.tx.send(&Message::Channel(Word::Reports(reports).encode()));
+            self.setup
+                .control
+                .tx
+                .send(&Message::Channel(ControlMessage::Reports(reports).encode()));
         }
     }
 
     /// Tells what this end is like, here or to whoever called.
-    fn testify(&mut self) {
+    fn report_evidence(&mut self) {
         let (net, buffers) = self.setup.transports.evidence();
         let end = self.watch.read(net, buffers);
         let part = Part { role: PartRole::Sink, end, path: None };
@@ -509,18 +512,18 @@ impl<'a> Runner<'a> {
             self.setup.observer.part(part);
         } else {
             self.setup.observer.saw(&part);
-            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+            self.setup.control.tx.send(&Message::Channel(ControlMessage::part(&part)));
         }
     }
 
     fn tell(&mut self) {
         let now = clock::now();
-        if now.since(self.looked) >= LOOK {
+        if now.since(self.looked) >= CHECK_INTERVAL {
             self.looked = now;
             self.watch.look(self.assembly.is_full());
         }
         if self.watch.is_due(now) {
-            self.testify();
+            self.report_evidence();
         }
         if now.since(self.told) >= Duration::from_millis(200) {
             self.told = now;

@@ -25,7 +25,7 @@ use crate::meters::Meters;
 use crate::reader::{self, ReadEvent, Reader};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
-use crate::transports::offer::Word;
+use crate::transports::offer::ControlMessage;
 use crate::transports::{SourceTransports, TransportNews};
 pub use collected::{Collected, collect};
 use packtrain_service::cipher;
@@ -238,25 +238,32 @@ impl Runner<'_> {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Channel(bytes) => match Word::decode(&bytes) {
-                Some(Word::Reports(reports)) => {
+            Message::Channel(bytes) => match ControlMessage::decode(&bytes) {
+                Some(ControlMessage::Reports(reports)) => {
                     for (path, report) in reports {
                         self.setup.observer.file(&path, &report);
                     }
                 }
-                Some(Word::Offer(offer)) => self.setup.transports.on_offer(&offer),
-                Some(Word::Part(bytes)) => {
+                Some(ControlMessage::Offer(offer)) => self.setup.transports.on_offer(&offer),
+                Some(ControlMessage::Part(bytes)) => {
                     if let Some(part) = evidence::decode(&bytes) {
                         self.setup.observer.part(part);
                     }
                 }
-                Some(Word::Ways(bytes)) => self.setup.transports.on_ways(&bytes),
-                Some(Word::NoWay(way, why)) => self.setup.transports.on_no_way(way, why),
-                Some(Word::Moved(_) | Word::OfferBy(..) | Word::Streams(_) | Word::Tcp(_))
-                | Some(Word::Dial(..))
+                Some(ControlMessage::CandidatePaths(bytes)) => {
+                    self.setup.transports.on_ways(&bytes)
+                }
+                Some(ControlMessage::NoWay(way, why)) => self.setup.transports.on_no_way(way, why),
+                Some(
+                    ControlMessage::Moved(_)
+                    | ControlMessage::OfferBy(..)
+                    | ControlMessage::Streams(_)
+                    | ControlMessage::Tcp(_),
+                )
+                | Some(ControlMessage::Dial(..))
                 | None => {}
                 // Once: whoever sends it again has nothing new to tell.
-                Some(Word::Leftovers(files, bytes)) => {
+                Some(ControlMessage::Leftovers(files, bytes)) => {
                     if !std::mem::replace(&mut self.leftovers_told, true) {
                         self.setup.observer.notice(&Leftovers { files, bytes }.notice());
                     }
@@ -267,14 +274,14 @@ impl Runner<'_> {
             message => {
                 if matches!(message, Message::Finished(_)) {
                     self.setup.transports.all_placed();
-                    self.testify();
+                    self.report_evidence();
                     // The caller may be at the sink's end, or in between.
                     let moved = self.setup.transports.moved();
                     if let Some(streams) = &moved.streams {
-                        let word = Word::Tcp(streams.encode());
+                        let word = ControlMessage::Tcp(streams.encode());
                         self.setup.control.tx.send(&Message::Channel(word.encode()));
                     }
-                    let moved = Word::Moved(moved);
+                    let moved = ControlMessage::Moved(moved);
                     self.setup.control.tx.send(&Message::Channel(moved.encode()));
                 }
                 // An error has already cancelled the machine; its actions say so to the peer.
@@ -423,10 +430,10 @@ impl Runner<'_> {
     }
 
     /// Tells what this end and the path are like, here or to whoever called.
-    fn testify(&mut self) {
+    fn report_evidence(&mut self) {
         let part = self.part();
         if !self.setup.observer.keeps() {
-            self.setup.control.tx.send(&Message::Channel(Word::part(&part)));
+            self.setup.control.tx.send(&Message::Channel(ControlMessage::part(&part)));
         }
         self.bear(part);
     }
@@ -449,7 +456,7 @@ impl Runner<'_> {
     fn tell(&mut self) {
         let now = clock::now();
         if self.watch.is_due(now) {
-            self.testify();
+            self.report_evidence();
         }
         if now.since(self.told) >= Duration::from_millis(100) {
             self.told = now;

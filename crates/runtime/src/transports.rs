@@ -28,7 +28,7 @@ use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-use crate::ways::Ways;
+use crate::candidate_paths::CandidatePaths;
 use packtrain_hops::route::Via;
 use packtrain_service::ceilings::{HELD, HeldBy, RECEIVE_BURST, SEND_BURST};
 use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
@@ -36,15 +36,15 @@ use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 pub use offer::Hints;
 pub use sinks::SinkTransports;
 pub use sources::{SourceTransports, causes};
-pub use tcp::auto::Auto;
-pub use tcp::book::LineId;
 pub use tcp::group::Reading;
 pub use tcp::record::Record;
-pub use tcp::{MOST_STREAMS, TcpSettings};
+pub use tcp::stream_count_tuner::StreamCountTuner;
+pub use tcp::stripe_scheduler::StreamId;
+pub use tcp::{MAX_STREAMS, TcpSettings};
 
 /// How transports are to be set up: the same at both ends.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TransportConfig {
     /// The transports to try.
     pub choice: TransportChoice,
     pub(crate) cc: Option<String>,
@@ -66,7 +66,7 @@ pub struct Plan {
     /// The depots that this end's connections go over; only the caller's do.
     pub via: Option<Via>,
     /// The ways to choose from while it runs, if this end sends and calls.
-    pub ways: Option<Arc<Ways>>,
+    pub ways: Option<Arc<CandidatePaths>>,
     /// Depots are in between, whoever chose them.
     pub(crate) relayed: bool,
     pub(crate) hints: Hints,
@@ -78,7 +78,7 @@ pub struct Plan {
 const BY_NAME: [TransportChoice; 3] =
     [TransportChoice::Udt, TransportChoice::Fobs, TransportChoice::Sabul];
 
-impl Plan {
+impl TransportConfig {
     fn udp(&self) -> bool {
         self.takes(TransportChoice::Native) || BY_NAME.into_iter().any(|one| self.takes(one))
     }
@@ -104,11 +104,11 @@ impl Plan {
     }
 
     /// How many TCP streams there are to be.
-    fn count(&self) -> tcp::streams::Count {
-        use tcp::streams::Count;
+    fn count(&self) -> tcp::streams::StreamCount {
+        use tcp::streams::StreamCount;
         match self.streams {
-            Some(n) => Count::Fixed(n.min(self.most_streams)),
-            None => Count::auto(self.most_streams, self.earlier.clone()),
+            Some(n) => StreamCount::Fixed(n.min(self.most_streams)),
+            None => StreamCount::auto(self.most_streams, self.earlier.clone()),
         }
     }
 
@@ -149,7 +149,7 @@ impl Plan {
 pub(crate) enum TransportNews {
     /// A transport is ready; the lower the rank the better.
     Up(TransportId, u8),
-    /// Word of a transport.
+    /// A transport reports this.
     Event(TransportId, TransportEvent),
     /// There is none, and none will come.
     Hopeless(Failure),

@@ -22,7 +22,7 @@ use packtrain_identity::knownhosts::{Known, KnownHosts};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::Ticket;
 use packtrain_service::executor;
-use packtrain_service::{NodeError, Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, RequestError};
 
 const CONNECT: Duration = Duration::from_secs(20);
 /// How long the first depot has to be connected; after that there is still the direct way.
@@ -57,7 +57,7 @@ pub fn open(
     trust: &Trust,
     route: Option<&Route>,
     notice: &dyn Fn(Notice),
-) -> Result<Tunnel, NodeError> {
+) -> Result<Tunnel, RequestError> {
     let ticket = trust.ticket.as_ref();
     let identity = keys::identity()?;
     let seen: Arc<Mutex<Option<PublicKey>>> = Arc::default();
@@ -69,8 +69,8 @@ pub fn open(
         true
     });
     let config = client_config(&identity, decide)
-        .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
-    let away = |text: String| NodeError::new(FailureKind::Temporary, text);
+        .map_err(|e| RequestError::new(FailureKind::Fatal, e.to_string()))?;
+    let away = |text: String| RequestError::new(FailureKind::Temporary, text);
     let connector = TlsConnector::from(config);
     let through = match route.filter(|route| !route.is_direct()) {
         Some(route) => {
@@ -97,7 +97,7 @@ pub fn open(
         None => executor::handle().block_on(direct)?,
     };
     let key = (*seen.lock()).ok_or_else(|| {
-        NodeError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
+        RequestError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
     })?;
     judge(host, port, &key, ticket, trust.accept_new_host, notice)?;
     let socket = stream.get_ref().0;
@@ -116,13 +116,13 @@ pub fn open(
     Ok(Tunnel { control: control::over_async(stream, line), peer, local, token })
 }
 
-fn refused(host: &str, port: u16, error: &std::io::Error) -> NodeError {
+fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {
     if is_key_refused(error) {
         let text = format!("{host}:{port} does not accept this user's key");
-        return NodeError::new(FailureKind::NotAuthorised, text);
+        return RequestError::new(FailureKind::NotAuthorised, text);
     }
     let text = format!("{host}:{port}: {error}; is it a packtrain server?");
-    NodeError::new(FailureKind::Temporary, text)
+    RequestError::new(FailureKind::Temporary, text)
 }
 
 /// Connects over depots; none if they failed and it is to be tried directly.
@@ -131,15 +131,17 @@ fn over_depots(
     port: u16,
     route: &Route,
     connector: &TlsConnector,
-) -> Result<Option<TlsStream<Carrier>>, NodeError> {
-    let wrong = |_| NodeError::new(FailureKind::Usage, format!("{host} is no name or address"));
+) -> Result<Option<TlsStream<Carrier>>, RequestError> {
+    let wrong = |_| RequestError::new(FailureKind::Usage, format!("{host} is no name or address"));
     let place = Place { host: Host::parse(host).map_err(wrong)?, port };
     let options = ConnectOptions { timeout: HOP, ..ConnectOptions::default() };
     let dialled = executor::handle().block_on(route.dial_long(&place, connector, &options));
     dialled.map_err(|error| match error {
         DialError::Shake(error) => refused(host, port, &error),
-        error if error.is_denied() => NodeError::new(FailureKind::NotAuthorised, error.to_string()),
-        error => NodeError::new(FailureKind::Usage, error.to_string()),
+        error if error.is_denied() => {
+            RequestError::new(FailureKind::NotAuthorised, error.to_string())
+        }
+        error => RequestError::new(FailureKind::Usage, error.to_string()),
     })
 }
 
@@ -150,12 +152,12 @@ fn judge(
     ticket: Option<&Ticket>,
     accept: bool,
     notice: &dyn Fn(Notice),
-) -> Result<(), NodeError> {
-    let denied = |text: String| Err(NodeError::new(FailureKind::NotAuthorised, text));
+) -> Result<(), RequestError> {
+    let denied = |text: String| Err(RequestError::new(FailureKind::NotAuthorised, text));
     let print = key.fingerprint();
     let book = KnownHosts::new(Dirs::from_env()?.known_hosts());
     let failed = |e: std::io::Error| {
-        NodeError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
+        RequestError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
     };
     let known = book.check(host, port, key).map_err(failed)?;
     // Before all else: a ticket may be older than the revocation of the key that it names.

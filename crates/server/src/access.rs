@@ -8,8 +8,8 @@ use packtrain_identity::authorized::{AuthorizedKeys, Grant};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::{ServerInstance, TicketBook};
 use packtrain_runtime::confinement::Confinement;
-use packtrain_runtime::handshake::Ask;
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::handshake::SessionRequest;
+use packtrain_runtime::permissions::Permissions;
 
 /// What a server is started with.
 pub(crate) struct AccessRules {
@@ -20,7 +20,7 @@ pub(crate) struct AccessRules {
     pub(crate) authorized: PathBuf,
     pub(crate) tickets: TicketBook,
     /// What a client may that nothing restricts further.
-    pub(crate) base: Allowed,
+    pub(crate) base: Permissions,
 }
 
 /// Decides who may do what at one server.
@@ -32,7 +32,11 @@ pub(super) struct AccessPolicy {
 
 impl AccessPolicy {
     /// What a client with this key, and perhaps a ticket, may do.
-    pub(super) fn admit(&self, key: &PublicKey, ask: &Ask) -> Result<Allowed, Failure> {
+    pub(super) fn admit(
+        &self,
+        key: &PublicKey,
+        ask: &SessionRequest,
+    ) -> Result<Permissions, Failure> {
         let keys = AuthorizedKeys::load(&self.rules.authorized)
             .map_err(|e| denied(format!("the server's {e}")))?;
         let mut allowed = self.rules.base.clone();
@@ -112,7 +116,7 @@ mod tests {
                 root: Some(base),
                 authorized: dir.path().join("none"),
                 tickets: TicketBook::new(dir.path().join("tickets")),
-                base: Allowed::default(),
+                base: Permissions::default(),
             },
             instance,
         };

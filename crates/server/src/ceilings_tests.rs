@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::session;
 use packtrain_runtime::confinement::Confinement;
 use packtrain_runtime::control;
-use packtrain_runtime::handshake::{self, Ask};
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::handshake::{self, SessionRequest};
+use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, Moved, SourceTransports};
@@ -75,7 +75,7 @@ struct Sent {
 /// thing and does what it likes. Gives the failure if it was refused.
 fn send_without_regard(
     ceilings: Ceilings,
-    (asks, does): (&Ask, &Ask),
+    (asks, does): (&SessionRequest, &SessionRequest),
     enough: ByteCount,
 ) -> Result<Sent, Failure> {
     let dir = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn send_without_regard(
     let begun = clock::now();
     let told = handshake::call(&near, open, &Stop::new(stop.clone()))?;
     // All that it was told is forgotten here.
-    let plan = does.plan(hints(), &Allowed::default(), &Ceilings::default(), None);
+    let plan = does.plan(hints(), &Permissions::default(), &Ceilings::default(), None);
     let end = begun + Duration::from_secs(4);
     let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
     let path = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
@@ -117,7 +117,7 @@ fn send_without_regard(
 
 fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
     let root = Confinement::open(root).unwrap();
-    let allowed = Allowed { root: Some(root), ceilings, ..Allowed::default() };
+    let allowed = Permissions { root: Some(root), ceilings, ..Permissions::default() };
     let quiet = Watch {
         taken: Mutex::default(),
         stop: StopHandle::new(),
@@ -130,7 +130,12 @@ fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
 
 /// At no time was more taken than the rate lets through until then.
 fn keeps_the_rate(choice: TransportChoice, streams: u32) {
-    let ask = Ask { choice: handshake::number(choice), sources: 1, streams, ..Ask::default() };
+    let ask = SessionRequest {
+        choice: handshake::number(choice),
+        sources: 1,
+        streams,
+        ..SessionRequest::default()
+    };
     let ceilings = Ceilings { rate_bps: Some(RATE.as_bps()), ..Ceilings::default() };
     let sent = send_without_regard(ceilings.clone(), (&ask, &ask), ByteCount(u64::MAX)).unwrap();
     assert_eq!(sent.told, ceilings, "it is told");
@@ -167,7 +172,7 @@ fn a_pipe_of_a_caller_that_ignores_the_rate_is_not_read_faster() {
 #[test]
 fn more_streams_than_allowed_are_closed() {
     let choice = handshake::number(TransportChoice::Tcp);
-    let ask = Ask { choice, sources: 1, streams: 8, ..Ask::default() };
+    let ask = SessionRequest { choice, sources: 1, streams: 8, ..SessionRequest::default() };
     let ceilings = Ceilings { streams: Some(2), ..Ceilings::default() };
     let enough = ByteCount(SIZE as u64 / 2);
     let sent = send_without_regard(ceilings, (&ask, &ask), enough).unwrap();
@@ -176,7 +181,7 @@ fn more_streams_than_allowed_are_closed() {
     assert!(streams.broken > 0, "{streams:?}");
 }
 
-fn refused(ceilings: Ceilings, ask: &Ask) -> Failure {
+fn refused(ceilings: Ceilings, ask: &SessionRequest) -> Failure {
     let result = send_without_regard(ceilings, (ask, ask), ByteCount(1));
     result.err().expect("it is refused")
 }
@@ -187,14 +192,18 @@ fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
         |name: &str| Ceilings { transports: Some(vec![name.to_owned()]), ..Ceilings::default() };
     let asks = [(TransportChoice::Native, "tcp"), (TransportChoice::Tcp, "native")];
     for (choice, allowed) in asks.into_iter().chain([(TransportChoice::Pipe, "tcp")]) {
-        let ask = Ask { choice: handshake::number(choice), sources: 1, ..Ask::default() };
+        let ask = SessionRequest {
+            choice: handshake::number(choice),
+            sources: 1,
+            ..SessionRequest::default()
+        };
         let failure = refused(only(allowed), &ask);
         assert_eq!(failure.kind, FailureKind::NotAuthorised);
         assert!(failure.text.contains("the server's policy"), "{failure}");
         assert!(failure.text.contains(&format!("it allows {allowed}")), "{failure}");
     }
     // Nothing that auto would take is left.
-    let ask = Ask { sources: 1, ceilings: only("native"), ..Ask::default() };
+    let ask = SessionRequest { sources: 1, ceilings: only("native"), ..SessionRequest::default() };
     let failure = refused(only("tcp"), &ask);
     assert!(failure.text.contains("policy leaves no transport"), "{failure}");
 }
@@ -203,8 +212,8 @@ fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
 fn payload_by_a_pipe_that_is_not_allowed_ends_the_connection() {
     // The caller says it would use TCP, and then sends all by the control connection.
     let choice = handshake::number(TransportChoice::Pipe);
-    let does = Ask { choice, sources: 1, ..Ask::default() };
-    let asks = Ask { choice: handshake::number(TransportChoice::Tcp), ..does.clone() };
+    let does = SessionRequest { choice, sources: 1, ..SessionRequest::default() };
+    let asks = SessionRequest { choice: handshake::number(TransportChoice::Tcp), ..does.clone() };
     let tcp = vec!["tcp".to_owned()];
     let ceilings = Ceilings { transports: Some(tcp), ..Ceilings::default() };
     let sent = send_without_regard(ceilings, (&asks, &does), ByteCount(u64::MAX)).unwrap();

@@ -38,9 +38,9 @@ use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::{ServerInstance, Ticket, TicketBook};
 use packtrain_runtime::called::{self, Called};
 use packtrain_runtime::control::{self, Control};
-use packtrain_runtime::handshake::Ask;
+use packtrain_runtime::handshake::SessionRequest;
 use packtrain_runtime::marker::MARKER;
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::Stop;
 use packtrain_runtime::transports::{Hints, Moved};
 use packtrain_service::HistoryConfig;
@@ -50,7 +50,8 @@ use packtrain_service::history::{self, Role, Row};
 use packtrain_service::host;
 use packtrain_service::unauthenticated::{Eviction, Unauthenticated, UnauthenticatedPeer};
 use packtrain_service::{
-    Direction, NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServedTransfer, StopHandle,
+    Direction, Notice, NoticeLevel, Outcome, RequestError, ServeReporter, ServedTransfer,
+    StopHandle,
 };
 
 use access::AccessPolicy;
@@ -76,9 +77,9 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What ended the conversation; the caller was told too.
-pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
+pub fn stdio(stop: StopHandle) -> Result<(), RequestError> {
     let failed =
-        |e: std::io::Error| NodeError::new(FailureKind::Fatal, format!("standard input: {e}"));
+        |e: std::io::Error| RequestError::new(FailureKind::Fatal, format!("standard input: {e}"));
     let input: File = rustix::io::dup(rustix::stdio::stdin()).map_err(|e| failed(e.into()))?.into();
     let mut output: File =
         rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
@@ -87,8 +88,8 @@ pub fn stdio(stop: StopHandle) -> Result<(), NodeError> {
     // The caller is this account's own user, as ssh has made sure: it may say who is dialled, and
     // sets what this account may set.
     let dial = DialPolicy::CallersChoice;
-    let site = Allowed { dial, owners: true, ..Allowed::by_policy()? };
-    let admit = move |_: &Ask| Ok(site);
+    let site = Permissions { dial, owners: true, ..Permissions::by_policy()? };
+    let admit = move |_: &SessionRequest| Ok(site);
     let tx = control.tx.clone();
     let (called, begun) = (Called::new(HistoryConfig::default()), clock::now());
     let ended = session::serve(control, ssh_hints(), admit, &called, Stop::of_called_end(stop));
@@ -159,16 +160,16 @@ pub(crate) fn run_server(
     identity: &Identity,
     rules: AccessRules,
     listening: &Listening<'_>,
-) -> Result<(), NodeError> {
-    let usage = |text: String| NodeError::new(FailureKind::Usage, text);
+) -> Result<(), RequestError> {
+    let usage = |text: String| RequestError::new(FailureKind::Usage, text);
     let address: SocketAddr = host::listen_address(listening.address).map_err(usage)?;
     let fingerprint = keys::public(identity).fingerprint();
     let config = server_config(identity, Arc::new(|_| true))
-        .map_err(|e| NodeError::new(FailureKind::Fatal, e.to_string()))?;
+        .map_err(|e| RequestError::new(FailureKind::Fatal, e.to_string()))?;
     let _runtime = executor::handle().enter();
     let listener = listen(address).map_err(|e| {
         let text = format!("cannot listen on {address}: {e}; choose another with --listen");
-        NodeError::new(FailureKind::Fatal, text)
+        RequestError::new(FailureKind::Fatal, text)
     })?;
     let bound = listener.local_addr().unwrap_or(address);
     let instance = ServerInstance::new(rules.kind, fingerprint, bound, rules.root.as_deref());
@@ -290,7 +291,7 @@ impl Server {
         line: Arc<Line>,
     ) {
         let mut permit = None;
-        let admit = |ask: &Ask| {
+        let admit = |ask: &SessionRequest| {
             let allowed = self.access.admit(&key, ask)?;
             if let Some(number) = ask.run.number {
                 self.runs.begins(&key, number, &line);
@@ -350,11 +351,11 @@ fn issue(
     path: &std::path::Path,
     lifetime: Duration,
     host: packtrain_identity::pubkey::Fingerprint,
-) -> Result<(), NodeError> {
+) -> Result<(), RequestError> {
     let token = entropy::bytes();
     let wall = std::time::UNIX_EPOCH + packtrain_os::clock::wall().to_std();
     let failed = |e: std::io::Error| {
-        NodeError::new(FailureKind::Fatal, format!("the ticket {}: {e}", path.display()))
+        RequestError::new(FailureKind::Fatal, format!("the ticket {}: {e}", path.display()))
     };
     let rights = rules.base.rights();
     rules.tickets.issue(token, instance, &rights, wall, lifetime.to_std()).map_err(failed)?;
@@ -365,15 +366,15 @@ fn issue(
 ///
 /// # Errors
 /// What keeps it from listening.
-pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), NodeError> {
+pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), RequestError> {
     let dirs = Dirs::from_env()?;
     let root = std::fs::canonicalize(&request.root).map_err(|e| {
         let text = format!("--root {}: {e}", request.root.display());
-        NodeError::new(FailureKind::TargetMissing, text)
+        RequestError::new(FailureKind::TargetMissing, text)
     })?;
     let authorized = request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys());
     let keys = AuthorizedKeys::load(&authorized)
-        .map_err(|e| NodeError::new(FailureKind::Usage, e.to_string()))?;
+        .map_err(|e| RequestError::new(FailureKind::Usage, e.to_string()))?;
     for (line, error) in &keys.refused {
         let text = format!("{} line {line}: {error}", authorized.display());
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
@@ -390,12 +391,12 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), No
         root: Some(root),
         authorized,
         tickets: TicketBook::new(dirs.tickets()),
-        base: Allowed {
+        base: Permissions {
             read_only: request.read_only,
             ports: request.ports,
             dial: DialPolicy::Rules(request.dial_to.into()),
             owners: request.allow_owner,
-            ..Allowed::by_policy()?.with_rate(request.rate)
+            ..Permissions::by_policy()?.with_rate(request.rate)
         },
     };
     // None: no more will come, whatever clients that do not end still hold.

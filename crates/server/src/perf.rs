@@ -8,24 +8,24 @@ use super::{AccessRules, ClientLimits, Listening, Served, run_server};
 use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
 use packtrain_identity::tickets::TicketBook;
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::permissions::Permissions;
 use packtrain_service::history;
 use packtrain_service::{
-    NodeError, Notice, NoticeLevel, PerfOutcome, PerfReporter, PerfServerRequest,
+    Notice, NoticeLevel, PerfOutcome, PerfReporter, PerfServerRequest, RequestError,
 };
 
 /// Listens for tests.
 ///
 /// # Errors
 /// What keeps it from listening.
-pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), RequestError> {
     let dirs = Dirs::from_env()?;
     let rules = AccessRules {
         kind: "perf",
         root: None,
         authorized: request.authorized_keys.unwrap_or_else(|| dirs.authorized_keys()),
         tickets: TicketBook::new(dirs.tickets()),
-        base: Allowed { perf_only: true, ports: request.ports, ..Allowed::by_policy()? },
+        base: Permissions { perf_only: true, ports: request.ports, ..Permissions::by_policy()? },
     };
     let identity = keys::identity()?;
     let (history, keep) = (request.history.clone(), request.history);

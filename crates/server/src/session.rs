@@ -6,8 +6,8 @@ use packtrain_transfer::{Failure, FailureKind, Outcome};
 
 use packtrain_perf as perf;
 use packtrain_runtime::control::Control;
-use packtrain_runtime::handshake::{self, Ask};
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::handshake::{self, SessionRequest};
+use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
@@ -20,7 +20,7 @@ use packtrain_service::ceilings::Ceilings;
 pub(crate) fn serve(
     control: Control,
     mut hints: Hints,
-    admit: impl FnOnce(&Ask) -> Result<Allowed, Failure>,
+    admit: impl FnOnce(&SessionRequest) -> Result<Permissions, Failure>,
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn serve(
         control.tx.send(&Message::Refused(failure.clone()));
         failure
     };
-    let admitted = Ask::decode(&open.channel).and_then(|ask| {
+    let admitted = SessionRequest::decode(&open.channel).and_then(|ask| {
         let allowed = admit(&ask)?;
         check(&open, &ask, &allowed)?;
         check_transports(&ask, &allowed.ceilings, &ask.ceilings)?;
@@ -87,7 +87,11 @@ pub(crate) fn serve(
 }
 
 /// What was asked for must be allowed by both policies: this is told, rather than tried in vain.
-fn check_transports(ask: &Ask, own: &Ceilings, caller: &Ceilings) -> Result<(), Failure> {
+fn check_transports(
+    ask: &SessionRequest,
+    own: &Ceilings,
+    caller: &Ceilings,
+) -> Result<(), Failure> {
     let choice = ask.transport();
     if choice.fits(own.transports.as_ref()) && choice.fits(own.and(caller).transports.as_ref()) {
         return Ok(());
@@ -112,7 +116,7 @@ fn check_transports(ask: &Ask, own: &Ceilings, caller: &Ceilings) -> Result<(), 
     Err(Failure::new(FailureKind::NotAuthorised, text))
 }
 
-fn check(open: &Open, ask: &Ask, allowed: &Allowed) -> Result<(), Failure> {
+fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(), Failure> {
     let denied = |text: &str| Err(Failure::new(FailureKind::NotAuthorised, text));
     if let (Some(name), Role::Source) = (&ask.more.tcp_cc, open.role) {
         check_congestion(name).map_err(|e| Failure::new(FailureKind::Usage, e.to_string()))?;
@@ -141,7 +145,7 @@ mod tests {
 
     use super::*;
     use packtrain_runtime::control::{Incoming, pair};
-    use packtrain_runtime::transports::offer::{Offer, Word};
+    use packtrain_runtime::transports::offer::{ControlMessage, Offer};
     use packtrain_service::StopHandle;
 
     struct Nobody;
@@ -168,7 +172,7 @@ mod tests {
 
     /// A called source whose caller says that the data's other end is at `peer`, and whose offer names
     /// `offered`: just the wanted ones of the two places get datagrams.
-    fn dials(allowed: Allowed, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
+    fn dials(allowed: Permissions, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
         let ips = |texts: &[&str]| -> Vec<IpAddr> {
             texts.iter().map(|text| text.parse().expect("an address")).collect()
         };
@@ -182,7 +186,7 @@ mod tests {
             let stop = Stop::of_called_end(stop.clone());
             std::thread::spawn(move || serve(far, hints, |_| Ok(allowed), &Nobody, stop))
         };
-        let ask = Ask { choice: 1, peer: ips(peer), ..Ask::default() };
+        let ask = SessionRequest { choice: 1, peer: ips(peer), ..SessionRequest::default() };
         let open = Open {
             role: Role::Source,
             paths: vec![dir.path().join("f").into_os_string().into_encoded_bytes()],
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!((first, second), wanted, "peer {peer:?}, offered {offered:?}");
         while let Ok(incoming) = near.rx.try_recv() {
             if let Incoming::Message(Message::Channel(bytes)) = incoming {
-                assert!(Word::decode(&bytes).is_some());
+                assert!(ControlMessage::decode(&bytes).is_some());
             }
         }
         stop.request(15);
@@ -218,18 +222,18 @@ mod tests {
 
     #[test]
     fn a_called_end_connects_to_its_caller_whatever_the_offer_says() {
-        dials(Allowed::default(), &[], &["127.0.0.2"], (true, false));
+        dials(Permissions::default(), &[], &["127.0.0.2"], (true, false));
         // Nor where the caller says the other end of the data is: at a server its word does not count.
-        dials(Allowed::default(), &["127.0.0.2"], &["127.0.0.2"], (false, false));
+        dials(Permissions::default(), &["127.0.0.2"], &["127.0.0.2"], (false, false));
     }
 
     #[test]
     fn a_called_end_connects_where_its_own_rules_or_its_own_user_say() {
         let rules = DialPolicy::Rules(["127.0.0.2".parse().expect("a rule")].into());
-        let ruled = Allowed { dial: rules, ..Allowed::default() };
+        let ruled = Permissions { dial: rules, ..Permissions::default() };
         dials(ruled.clone(), &[], &["127.0.0.2"], (true, true));
         dials(ruled, &["127.0.0.2"], &[], (false, true));
-        let own = Allowed { dial: DialPolicy::CallersChoice, ..Allowed::default() };
+        let own = Permissions { dial: DialPolicy::CallersChoice, ..Permissions::default() };
         dials(own.clone(), &["127.0.0.2"], &[], (false, true));
         dials(own, &[], &["127.0.0.2"], (true, false));
     }

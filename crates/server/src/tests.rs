@@ -18,7 +18,7 @@ fn rules(dir: &std::path::Path) -> AccessRules {
         root: Some(dir.to_path_buf()),
         authorized: dir.join("authorized_keys"),
         tickets: TicketBook::new(dir.join("tickets")),
-        base: Allowed::default(),
+        base: Permissions::default(),
     }
 }
 

@@ -11,7 +11,7 @@ pub const EXIT_NOTHING_MOVED: u8 = 9;
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub struct NodeError {
+pub struct RequestError {
     /// What kind of failure; decides the exit code.
     pub kind: FailureKind,
     /// For people: what happened, then after a colon what to do about it.
@@ -20,7 +20,7 @@ pub struct NodeError {
     pub resumable: bool,
 }
 
-impl NodeError {
+impl RequestError {
     /// A failure of `kind` described by `text` that left nothing to resume.
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), resumable: false }
@@ -32,13 +32,13 @@ impl NodeError {
     }
 }
 
-impl From<ConfigError> for NodeError {
+impl From<ConfigError> for RequestError {
     fn from(error: ConfigError) -> Self {
         Self::new(FailureKind::Usage, error.to_string())
     }
 }
 
-impl From<KeyError> for NodeError {
+impl From<KeyError> for RequestError {
     fn from(error: KeyError) -> Self {
         let kind = match error {
             KeyError::NoDirectory(_) => FailureKind::Usage,
@@ -48,7 +48,7 @@ impl From<KeyError> for NodeError {
     }
 }
 
-impl From<Failure> for NodeError {
+impl From<Failure> for RequestError {
     fn from(failure: Failure) -> Self {
         Self::new(failure.kind, failure.text)
     }

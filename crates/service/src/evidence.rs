@@ -419,7 +419,7 @@ impl Work {
 }
 
 /// The longest part that is taken from the other end.
-const LONGEST_PART: usize = 64 << 10;
+const MAX_PART: usize = 64 << 10;
 
 /// A part as it goes to the other end.
 pub fn encode(part: &Part) -> Vec<u8> {
@@ -428,7 +428,7 @@ pub fn encode(part: &Part) -> Vec<u8> {
 
 /// Reads the other end's part; none if it is too long or unintelligible.
 pub fn decode(bytes: &[u8]) -> Option<Part> {
-    if bytes.len() > LONGEST_PART {
+    if bytes.len() > MAX_PART {
         return None;
     }
     serde_json::from_slice::<Part>(bytes).ok().map(Part::bound)
@@ -447,7 +447,7 @@ mod tests {
         let heard = decode(&encode(&part)).expect("a part");
         let path = heard.path.expect("there");
         assert!(path.controller.chars().all(|c| c == 'ä') && path.samples.len() == 160);
-        assert_eq!(decode(&vec![b' '; LONGEST_PART + 1]), None);
+        assert_eq!(decode(&vec![b' '; MAX_PART + 1]), None);
         assert_eq!(decode(b"{}"), Some(Part::default()));
         assert_eq!(decode(b"[]x"), None);
     }

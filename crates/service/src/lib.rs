@@ -26,7 +26,7 @@ mod served;
 mod stop;
 mod streams;
 
-pub use error::{EXIT_NOTHING_MOVED, NodeError, exit_code, failure_word};
+pub use error::{EXIT_NOTHING_MOVED, RequestError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Options, Resume, Summary};
 pub use packtrain_transfer::{Failure, FailureKind, FileReport};
 pub use perf::{

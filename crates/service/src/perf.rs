@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use packtrain_transfer::Failure;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::error::{NodeError, exit_code};
+use super::error::{RequestError, exit_code};
 use super::report::{LossCause, Notice};
 use super::request::{PortRange, TransportChoice};
 use super::stop::StopHandle;
@@ -180,9 +180,9 @@ impl PerfOutcome {
     }
 }
 
-impl From<NodeError> for PerfOutcome {
+impl From<RequestError> for PerfOutcome {
     /// The outcome of a test that failed before it began.
-    fn from(error: NodeError) -> Self {
+    fn from(error: RequestError) -> Self {
         Self {
             transport: "none".to_owned(),
             failure: Some(Failure::new(error.kind, error.text)),

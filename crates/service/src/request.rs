@@ -7,7 +7,7 @@ use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::error::{NodeError, exit_code};
+use super::error::{RequestError, exit_code};
 use super::report::LossCause;
 use super::stop::StopHandle;
 use super::streams::StreamsReport;
@@ -225,9 +225,9 @@ impl Outcome {
     }
 }
 
-impl From<NodeError> for Outcome {
+impl From<RequestError> for Outcome {
     /// The outcome of a transfer that failed before it began.
-    fn from(error: NodeError) -> Self {
+    fn from(error: RequestError) -> Self {
         Self {
             transport: "none".to_owned(),
             resumable: error.resumable,

@@ -4,13 +4,13 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
 /// Streams told of one by one.
-const MOST_STREAMS: usize = 128;
+const MAX_STREAMS: usize = 128;
 /// Moments kept.
-pub(crate) const MOST_MOMENTS: usize = 600;
+pub(crate) const MAX_MOMENTS: usize = 600;
 /// Length of a text from elsewhere.
 const TEXT: usize = 400;
 /// A report from elsewhere is no longer than this.
-const LONGEST: usize = 256 << 10;
+const MAX_REPORT_BYTES: usize = 256 << 10;
 
 /// The streams of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -114,15 +114,15 @@ pub struct StreamsMoment {
 impl StreamsReport {
     /// Reads a report from another end; none if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_REPORT_BYTES {
             return None;
         }
         let mut report: Self = serde_json::from_slice(bytes).ok()?;
-        report.streams.truncate(MOST_STREAMS);
-        report.moments.truncate(MOST_MOMENTS);
-        report.reasons.truncate(MOST_STREAMS);
-        report.way_reasons.truncate(MOST_STREAMS);
-        report.ways.truncate(MOST_STREAMS);
+        report.streams.truncate(MAX_STREAMS);
+        report.moments.truncate(MAX_MOMENTS);
+        report.reasons.truncate(MAX_STREAMS);
+        report.way_reasons.truncate(MAX_STREAMS);
+        report.ways.truncate(MAX_STREAMS);
         let named = report.ways.iter_mut().map(|way| &mut way.way);
         let texts = report.reasons.iter_mut().chain(&mut report.way_reasons).chain(named);
         for text in texts.chain([&mut report.congestion]) {
@@ -161,7 +161,7 @@ mod tests {
         let read = StreamsReport::decode(&odd.encode()).unwrap();
         assert_eq!((read.streams.len(), read.congestion.len()), (128, 400));
         assert!(read.congestion.starts_with("[31mx"));
-        assert_eq!(StreamsReport::decode(&vec![b' '; LONGEST + 1]), None);
+        assert_eq!(StreamsReport::decode(&vec![b' '; MAX_REPORT_BYTES + 1]), None);
         assert_eq!(StreamsReport::decode(b"{\"last\":-1}"), None);
     }
 }

@@ -7,7 +7,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
 
 /// The longest pause that a server may ask for; one that wants more is told of and left alone.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(120);
 
 /// Why a request came to nothing.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ pub(super) fn refusal(
         401 | 403 | 407 => Trouble::never(FailureKind::NotAuthorised, said),
         412 => Trouble::never(FailureKind::Changed, changed(what)),
         408 | 425 | 429 | 500 | 502 | 503 | 504 | 509 => match retry_after(headers, now) {
-            Some(pause) if pause > LONGEST_PAUSE => Trouble::never(
+            Some(pause) if pause > MAX_PAUSE => Trouble::never(
                 FailureKind::Temporary,
                 format!("{said} and wants to be left alone for {pause}: try again then"),
             ),
@@ -233,6 +233,6 @@ mod tests {
         assert_eq!(pause("7"), Some(Duration::from_secs(7)));
         assert_eq!(pause("Sun, 06 Nov 1994 08:49:47 GMT"), Some(Duration::from_secs(10)));
         assert_eq!(pause("soon"), None);
-        assert!(pause("86400") > Some(LONGEST_PAUSE));
+        assert!(pause("86400") > Some(MAX_PAUSE));
     }
 }

@@ -13,7 +13,7 @@ use packtrain_os::clock;
 use packtrain_units::{ByteCount, Duration};
 use tokio::time::Sleep;
 
-use packtrain_runtime::transports::Plan;
+use packtrain_runtime::transports::TransportConfig;
 use packtrain_service::ceilings::{HELD, HeldBy};
 
 /// How much of a file is read at once.
@@ -28,7 +28,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// That of a plan.
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &TransportConfig) -> Self {
         Self { limiter: plan.send_limiter(), by: plan.rate_by }
     }
 

@@ -7,52 +7,52 @@ use std::sync::Arc;
 
 use packtrain_net::tcp::tcp_info;
 use packtrain_os::clock;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_units::{ByteCount, Duration, Time};
 
+use super::http::Connection;
 use super::receiver::Receiver;
-use super::wire::Connection;
-use packtrain_runtime::transports::{Auto, LineId, Reading, Record};
+use packtrain_runtime::transports::{Reading, Record, StreamCountTuner, StreamId};
 use packtrain_service::{StreamEnd, StreamsReport};
 
 /// How often the kernel is asked about the streams.
 const SAMPLE: Duration = Duration::from_millis(50);
 
 /// How many streams there are to be.
-pub(super) enum Count {
+pub(super) enum StreamCount {
     /// So many.
     Fixed(u32),
     /// As many as turn out to be best.
-    Auto(Box<Auto>),
+    StreamCountTuner(Box<StreamCountTuner>),
 }
 
 /// The sockets of the streams and since when each is there.
 #[derive(Clone, Default)]
-pub(super) struct Sockets(Arc<Mutex<BTreeMap<LineId, Socket>>>);
+pub(super) struct Sockets(Arc<Mutex<BTreeMap<StreamId, Socket>>>);
 
 type Socket = (Arc<OwnedFd>, Time);
 
 impl Sockets {
     /// A stream has this connection now.
-    pub(super) fn has(&self, id: LineId, connection: &Connection) {
+    pub(super) fn has(&self, id: StreamId, connection: &Connection) {
         let socket = (connection.socket(), clock::now());
         self.0.lock().insert(id, socket);
     }
 
     /// A stream is over.
-    pub(super) fn forget(&self, id: LineId) {
+    pub(super) fn forget(&self, id: StreamId) {
         self.0.lock().remove(&id);
     }
 
-    fn all(&self) -> BTreeMap<LineId, Socket> {
+    fn all(&self) -> BTreeMap<StreamId, Socket> {
         self.0.lock().clone()
     }
 }
 
 /// The streams as a number and a record.
-pub(super) struct Crew {
+pub(super) struct ConnectionPool {
     sockets: Sockets,
-    count: Count,
+    count: StreamCount,
     most: u32,
     sampled: Time,
     /// Translates, where the streams bring data.
@@ -60,9 +60,9 @@ pub(super) struct Crew {
     record: Record,
 }
 
-impl Crew {
+impl ConnectionPool {
     /// At most so many streams, which bring data or take it away.
-    pub(super) fn new(count: Count, most: u32, bring: bool) -> Self {
+    pub(super) fn new(count: StreamCount, most: u32, bring: bool) -> Self {
         Self {
             sockets: Sockets::default(),
             count,
@@ -80,8 +80,8 @@ impl Crew {
     /// How many there are to be, at least `least` of them where the number is chosen.
     pub(super) fn wanted(&self, least: u32, cap: u32) -> u32 {
         let wanted = match &self.count {
-            Count::Fixed(n) => *n,
-            Count::Auto(auto) => auto.target().max(least),
+            StreamCount::Fixed(n) => *n,
+            StreamCount::StreamCountTuner(auto) => auto.target().max(least),
         };
         wanted.min(cap).clamp(1, self.most)
     }
@@ -101,11 +101,11 @@ impl Crew {
                 Some(receiver) => receiver.see(now, line, info, true),
                 None => info,
             };
-            readings.push(Reading { line, way: WayId::DIRECT, age: now.since(since), info });
+            readings.push(Reading { line, way: PathId::DIRECT, age: now.since(since), info });
         }
         self.record.look(now, &readings);
         let busy = busy(span, readings.len() as u64);
-        if let Count::Auto(auto) = &mut self.count {
+        if let StreamCount::StreamCountTuner(auto) = &mut self.count {
             auto.look(now, &readings, busy);
         }
     }
@@ -116,7 +116,7 @@ impl Crew {
     }
 
     /// A stream is over.
-    pub(super) fn gone(&mut self, id: LineId) {
+    pub(super) fn gone(&mut self, id: StreamId) {
         if let Some(receiver) = &mut self.receiver {
             receiver.forget(id);
         }
@@ -133,8 +133,8 @@ impl Crew {
         let mut report = self.record.report()?;
         report.moved_twice = twice;
         match &self.count {
-            Count::Fixed(n) => report.asked = Some(*n),
-            Count::Auto(auto) => report.reasons = auto.reasons(),
+            StreamCount::Fixed(n) => report.asked = Some(*n),
+            StreamCount::StreamCountTuner(auto) => report.reasons = auto.reasons(),
         }
         Some(report)
     }

@@ -1,4 +1,4 @@
-//! The streams of a fetch: connections that take runs from the ledger, each in a task of its own,
+//! The streams of a fetch: connections that take runs from the range scheduler, each in a task of its own,
 //! and how many of them there are.
 
 mod get;
@@ -19,13 +19,13 @@ use tokio::task::AbortHandle;
 
 use super::answer::Trouble;
 use super::body::Pace;
-use super::crew::{Count, Crew, Sockets};
-use super::ledger::{Ledger, Take};
+use super::connection_pool::{ConnectionPool, Sockets, StreamCount};
+use super::http::{Client, Connection};
+use super::range_scheduler::{RangeScheduler, Take};
 use super::remote::{Objects, Remote};
-use super::wire::{Client, Connection};
 use get::Get;
 use packtrain_runtime::control::PayloadSink;
-use packtrain_runtime::transports::LineId;
+use packtrain_runtime::transports::StreamId;
 use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::HeldBy;
 use packtrain_service::executor;
@@ -66,7 +66,7 @@ pub(super) struct Parts {
     /// Where bytes go.
     pub(super) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
     pub(super) pace: Pace,
-    pub(super) count: Count,
+    pub(super) count: StreamCount,
     pub(super) most: u32,
     pub(super) tell: Box<dyn Fn(FetchNews) + Send + Sync>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Shared {
     objects: Objects,
     payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
     pace: Pace,
-    ledger: Mutex<Ledger>,
+    range_scheduler: Mutex<RangeScheduler>,
     work: Notify,
     sockets: Sockets,
     tell: Box<dyn Fn(FetchNews) + Send + Sync>,
@@ -89,31 +89,31 @@ pub(super) struct Shared {
 /// The streams.
 pub(super) struct Lines {
     shared: Arc<Shared>,
-    crew: Crew,
+    connection_pool: ConnectionPool,
     held: u64,
-    tasks: BTreeMap<LineId, AbortHandle>,
+    tasks: BTreeMap<StreamId, AbortHandle>,
     streams: Vec<AbortHandle>,
 }
 
 impl Lines {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { client, objects, payload, pace, count, most, tell } = parts;
-        let crew = Crew::new(count, most, true);
+        let connection_pool = ConnectionPool::new(count, most, true);
         let shared = Shared {
             client,
             objects,
             payload,
             pace,
-            ledger: Mutex::default(),
+            range_scheduler: Mutex::default(),
             work: Notify::new(),
-            sockets: crew.sockets(),
+            sockets: connection_pool.sockets(),
             tell,
             cap: Mutex::new(most),
             held: AtomicU64::new(0),
         };
         Self {
             shared: Arc::new(shared),
-            crew,
+            connection_pool,
             held: 0,
             tasks: BTreeMap::new(),
             streams: Vec::new(),
@@ -122,18 +122,18 @@ impl Lines {
 
     /// These bytes of a piece are to be fetched.
     pub(super) fn assign(&self, pieces: &[Piece], range: &Range<Offset>) {
-        let mut ledger = self.shared.ledger();
+        let mut range_scheduler = self.shared.range_scheduler();
         for piece in pieces {
             let serial = self.shared.object(piece.entry).filter(|object| !object.ranges);
-            ledger.add(piece, range, serial.and_then(|object| object.size));
+            range_scheduler.add(piece, range, serial.and_then(|object| object.size));
         }
-        drop(ledger);
+        drop(range_scheduler);
         self.shared.work.notify_waiters();
     }
 
     /// The object of unknown length is to be fetched; what lies in `range` has a place.
     pub(super) fn stream(&mut self, entry: EntryId, start: Offset, range: &Range<Offset>) {
-        self.shared.ledger().reach(range.end);
+        self.shared.range_scheduler().reach(range.end);
         self.shared.work.notify_waiters();
         if self.streams.is_empty() {
             let shared = Arc::clone(&self.shared);
@@ -150,19 +150,19 @@ impl Lines {
 
     /// Takes back what of `range` is not there; that is what it gives.
     pub(super) fn revoke(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
-        self.shared.ledger().revoke(range)
+        self.shared.range_scheduler().revoke(range)
     }
 
     /// Looks after the streams, a few times in each sample's time.
     pub(super) fn poll(&mut self, now: Time) {
         self.sample(now);
-        let there = self.shared.ledger().count() as u32;
+        let there = self.shared.range_scheduler().count() as u32;
         let wanted = self.wanted();
         for _ in there..wanted {
             self.add();
         }
         for _ in wanted..there {
-            self.shared.ledger().retire_one();
+            self.shared.range_scheduler().retire_one();
         }
         if wanted < there {
             self.shared.work.notify_waiters();
@@ -170,56 +170,56 @@ impl Lines {
     }
 
     fn wanted(&self) -> u32 {
-        let ledger = self.shared.ledger();
-        if !ledger.is_used() {
+        let range_scheduler = self.shared.range_scheduler();
+        if !range_scheduler.is_used() {
             return 0;
         }
-        let small = ledger.files_waiting(SMALL_FILES) as u32;
-        drop(ledger);
-        self.crew.wanted(small, *self.shared.cap.lock())
+        let small = range_scheduler.files_waiting(SMALL_FILES) as u32;
+        drop(range_scheduler);
+        self.connection_pool.wanted(small, *self.shared.cap.lock())
     }
 
     fn sample(&mut self, now: Time) {
-        let gone: Vec<LineId> =
+        let gone: Vec<StreamId> =
             self.tasks.iter().filter(|(_, task)| task.is_finished()).map(|(id, _)| *id).collect();
         for id in gone {
             self.tasks.remove(&id);
-            self.crew.gone(id);
+            self.connection_pool.gone(id);
         }
         let shared = &self.shared;
         let before = &mut self.held;
-        self.crew.look(now, |span, streams| {
+        self.connection_pool.look(now, |span, streams| {
             let held = shared.held.load(Ordering::Relaxed);
             let waited = Duration::from_nanos(held - *before);
             *before = held;
             // Whoever waits for the disk or the pace half of the time says nothing of the path.
             let most = span * streams / 2;
-            !shared.pace.is_set() && waited < most && shared.ledger().is_busy()
+            !shared.pace.is_set() && waited < most && shared.range_scheduler().is_busy()
         });
     }
 
     fn add(&mut self) {
-        let id = self.shared.ledger().join();
+        let id = self.shared.range_scheduler().join();
         let shared = Arc::clone(&self.shared);
         let task = executor::handle().spawn(async move {
             let mut connection = None;
             shared.work_as(id, &mut connection).await;
             shared.sockets.forget(id);
-            shared.ledger().leave(id);
+            shared.range_scheduler().leave(id);
             shared.work.notify_waiters();
         });
         self.tasks.insert(id, task.abort_handle());
-        self.crew.came(self.shared.ledger().count() as u32);
+        self.connection_pool.came(self.shared.range_scheduler().count() as u32);
     }
 
     /// Bytes that arrived and were wanted.
     pub(super) fn moved(&self) -> ByteCount {
-        self.shared.ledger().moved()
+        self.shared.range_scheduler().moved()
     }
 
     /// Bytes that arrived twice.
     pub(super) fn twice(&self) -> ByteCount {
-        self.shared.ledger().twice()
+        self.shared.range_scheduler().twice()
     }
 
     /// Whose ceiling of the rate held the transfer, if one did.
@@ -229,17 +229,17 @@ impl Lines {
 
     /// The least round trip.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.crew.min_rtt()
+        self.connection_pool.min_rtt()
     }
 
     /// What the streams did.
     pub(super) fn report(&self) -> Option<StreamsReport> {
-        self.crew.report(self.twice())
+        self.connection_pool.report(self.twice())
     }
 
     /// Ends them all.
     pub(super) fn close(&mut self) {
-        self.shared.ledger().close();
+        self.shared.range_scheduler().close();
         for task in self.tasks.values().chain(&self.streams) {
             task.abort();
         }
@@ -253,8 +253,8 @@ impl Drop for Lines {
 }
 
 impl Shared {
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock()
+    pub(super) fn range_scheduler(&self) -> MutexGuard<'_, RangeScheduler> {
+        self.range_scheduler.lock()
     }
 
     pub(super) fn object(&self, id: EntryId) -> Option<Arc<Remote>> {
@@ -292,7 +292,7 @@ impl Shared {
     /// A connection for this line to this server, the one it has or a new one.
     pub(super) async fn connection<'a>(
         &self,
-        id: LineId,
+        id: StreamId,
         held: &'a mut Option<Connection>,
         url: &packtrain_service::weburl::WebUrl,
     ) -> Result<&'a mut Connection, Trouble> {
@@ -305,11 +305,11 @@ impl Shared {
         held.as_mut().ok_or_else(|| Trouble::later("no connection"))
     }
 
-    async fn work_as(&self, id: LineId, connection: &mut Option<Connection>) {
+    async fn work_as(&self, id: StreamId, connection: &mut Option<Connection>) {
         let mut failed = 0;
         let mut before = ByteCount::ZERO;
         loop {
-            let take = self.ledger().take(clock::now(), id);
+            let take = self.range_scheduler().take(clock::now(), id);
             let run = match take {
                 Take::Run(run) => run,
                 Take::Over => return,
@@ -322,7 +322,7 @@ impl Shared {
                 Some(object) => Get::new(self, id, &object, &run).go(connection).await.err(),
                 None => None,
             };
-            let brought = self.ledger().ran(id);
+            let brought = self.range_scheduler().ran(id);
             let Some(trouble) = trouble else {
                 failed = 0;
                 continue;
@@ -337,13 +337,13 @@ impl Shared {
                     return self.tell(FetchNews::Hopeless(failure));
                 }
                 Trouble::Later(text, pause) => {
-                    let now = self.ledger().moved();
+                    let now = self.range_scheduler().moved();
                     // Whoever was cut off on its way may go on at once.
                     failed = if brought { 1 } else { failed + 1 };
                     if failed == 1 {
                         before = now;
                     }
-                    let alone = self.ledger().count() <= 1;
+                    let alone = self.range_scheduler().count() <= 1;
                     if failed >= CROWDED && now > before && !alone {
                         return self.crowded(&text);
                     }
@@ -375,7 +375,7 @@ impl Shared {
 
     /// The server serves others and not this stream: it has enough of us.
     fn crowded(&self, text: &str) {
-        let fewer = (self.ledger().count() as u32).saturating_sub(1).max(1);
+        let fewer = (self.range_scheduler().count() as u32).saturating_sub(1).max(1);
         let mut cap = self.cap.lock();
         if fewer < *cap {
             *cap = fewer;

@@ -17,12 +17,12 @@ use packtrain_transfer::{
 use packtrain_units::{Duration, Offset, Time};
 
 use super::body::Pace;
-use super::crew::Count;
-use super::lines::{FetchNews, Lines, Parts};
+use super::checksums::Sum;
+use super::connection_pool::StreamCount;
+use super::downloader::{FetchNews, Lines, Parts};
+use super::http::Client;
 use super::list::{self, Asked, Found};
 use super::remote::Objects;
-use super::sums::Sum;
-use super::wire::Client;
 use packtrain_runtime::control::{Control, Incoming, PayloadSink};
 use packtrain_runtime::session::{Observer, Pulse, Stop};
 use packtrain_runtime::transports::Moved;
@@ -41,7 +41,7 @@ pub(super) struct Setup<'a> {
     pub(super) observer: &'a dyn Observer,
     /// Where bytes go, once there is a place.
     pub(super) payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
-    pub(super) count: Count,
+    pub(super) count: StreamCount,
     pub(super) most: u32,
     pub(super) pace: Pace,
     pub(super) stop: Stop,

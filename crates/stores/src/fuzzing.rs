@@ -11,10 +11,10 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use packtrain_units::Duration;
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2, ListParts};
 
-use super::answer::{self, LONGEST_PAUSE, Trouble, Version};
+use super::answer::{self, MAX_PAUSE, Trouble, Version};
+use super::checksums::Sum;
+use super::http;
 use super::s3::{self, profile};
-use super::sums::Sum;
-use super::wire;
 
 /// Headers of an answer, `name: value` a line, behind a byte for the status.
 pub fn http_answer(data: &[u8]) {
@@ -38,7 +38,7 @@ pub fn http_answer(data: &[u8]) {
     let now = Duration::from_secs(1_763_800_000);
     let status = StatusCode::from_u16(300 + u16::from(status)).expect("three digits");
     if let Trouble::Later(_, Some(pause)) = answer::refusal("x", status, &headers, now) {
-        assert!(pause <= LONGEST_PAUSE, "a pause of {pause}");
+        assert!(pause <= MAX_PAUSE, "a pause of {pause}");
     }
     let version = Version::of(&headers);
     assert!(version.agrees(&version) && version.mtime().nanos < 1_000_000_000);
@@ -72,14 +72,14 @@ pub fn http_answer_seeds() -> Vec<Vec<u8>> {
 pub fn proxy_answer(data: &[u8]) {
     let mut rest = data;
     let answered = {
-        let mut reading = pin!(wire::proxy_answer(&mut rest, "host:443"));
+        let mut reading = pin!(http::proxy_answer(&mut rest, "host:443"));
         match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => answered,
             Poll::Pending => panic!("memory is always ready"),
         }
     };
     let read = data.len() - rest.len();
-    assert!(read <= wire::LONGEST_ANSWER + 1);
+    assert!(read <= http::MAX_ANSWER + 1);
     let end = data.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     if answered.is_ok() {
         assert_eq!(Some(read), end);

@@ -34,9 +34,9 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 /// The longest answer of a proxy.
-pub(super) const LONGEST_ANSWER: usize = 16 << 10;
+pub(super) const MAX_ANSWER: usize = 16 << 10;
 /// The longest document (a list, an error) that is read into memory.
-pub(super) const LONGEST_DOCUMENT: usize = 16 << 20;
+pub(super) const MAX_DOCUMENT: usize = 16 << 20;
 /// Variables that name a file of certificates to trust beside the system's.
 const CA_FILES: [&str; 2] = ["CURL_CA_BUNDLE", "AWS_CA_BUNDLE"];
 
@@ -213,7 +213,7 @@ pub(super) async fn proxy_answer(
     let mut answer = Vec::new();
     // Byte by byte: what follows the answer is not ours to read.
     while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() >= LONGEST_ANSWER {
+        if answer.len() >= MAX_ANSWER {
             return Err(Trouble::later("the proxy: its answer has no end"));
         }
         answer.push(input.read_u8().await.map_err(away)?);
@@ -345,9 +345,8 @@ pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes
 pub(super) async fn document(body: &mut Incoming, whom: &str) -> Result<Vec<u8>, Trouble> {
     let mut whole = Vec::new();
     while let Some(bytes) = next(body, whom).await? {
-        if whole.len() + bytes.len() > LONGEST_DOCUMENT {
-            let text =
-                format!("{whom}: an answer of more than {}", ByteCount(LONGEST_DOCUMENT as u64));
+        if whole.len() + bytes.len() > MAX_DOCUMENT {
+            let text = format!("{whom}: an answer of more than {}", ByteCount(MAX_DOCUMENT as u64));
             return Err(Trouble::never(FailureKind::Protocol, text));
         }
         whole.extend_from_slice(&bytes);

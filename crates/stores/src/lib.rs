@@ -4,25 +4,25 @@
 //! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
 //! journal and digests, is the one of every transfer, and the source's state machine assigns its
 //! ranges to one transport, whose streams ask the server for them (`docs/adr/0023`). `wire` makes
-//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `ledger`
+//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `range_scheduler`
 //! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
 
 mod answer;
 mod body;
-mod crew;
+mod checksums;
+mod connection_pool;
+mod downloader;
 mod fetch;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod ledger;
-mod lines;
+mod http;
 mod list;
+mod range_scheduler;
 mod receiver;
 mod remote;
 mod s3;
 mod send;
-mod sums;
-mod wire;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,16 +31,18 @@ use std::path::{Path, PathBuf};
 use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
-use crew::Count;
+use connection_pool::StreamCount;
+use http::Client;
 use list::Asked;
 use packtrain_runtime::control;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
-use packtrain_runtime::transports::{Auto, MOST_STREAMS, Moved, Plan, SinkTransports, TcpSettings};
+use packtrain_runtime::transports::{
+    MAX_STREAMS, Moved, SinkTransports, StreamCountTuner, TcpSettings, TransportConfig,
+};
 use packtrain_service::history;
 use packtrain_service::weburl::WebUrl;
-use packtrain_service::{CpRequest, Location, NodeError};
-use wire::Client;
+use packtrain_service::{CpRequest, Location, RequestError};
 
 /// Fetches the request's sources into `destination`. `plan` is that of the sink, whose transports
 /// nobody uses; it says how many streams there may be.
@@ -48,23 +50,26 @@ pub fn fetch(
     request: &CpRequest,
     destination: Destination,
     observer: &dyn Observer,
-    plan: Plan,
-) -> Result<(Outcome, Moved), NodeError> {
+    plan: TransportConfig,
+) -> Result<(Outcome, Moved), RequestError> {
     let (asked, name) = asked(&request.sources)?;
     let kernel = TcpSettings { congestion: None, buffers: request.tcp_buffer };
     let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
     let most = plan.most_streams;
     let count = match plan.streams {
-        Some(n) => Count::Fixed(n.min(most)),
+        Some(n) => StreamCount::Fixed(n.min(most)),
         None => {
             let host = request.sources.first().and_then(Location::host).unwrap_or_default();
             let earlier = history::earlier_from(&request.history, host);
-            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+            StreamCount::StreamCountTuner(Box::new(StreamCountTuner::new(
+                most.min(MAX_STREAMS),
+                earlier,
+            )))
         }
     };
     let pace = body::Pace::new(&plan);
     let (near, far) = control::pair().map_err(|e| {
-        NodeError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
+        RequestError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
     let payload = std::sync::Arc::clone(&far.payload);
     let place = sink::expand_home(&destination.path);
@@ -139,18 +144,21 @@ fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcom
 pub fn send(
     request: &CpRequest,
     observer: &dyn Observer,
-    plan: Plan,
-) -> Result<(Outcome, Moved), NodeError> {
+    plan: TransportConfig,
+) -> Result<(Outcome, Moved), RequestError> {
     let Location::S3 { bucket, key } = &request.dest else {
-        return Err(NodeError::new(FailureKind::Usage, "this place cannot be written to"));
+        return Err(RequestError::new(FailureKind::Usage, "this place cannot be written to"));
     };
     let client = Client::new(&plan.kernel, request.background).map_err(|t| t.failure())?;
     let most = plan.most_streams;
     let count = match plan.streams {
-        Some(n) => Count::Fixed(n.min(most)),
+        Some(n) => StreamCount::Fixed(n.min(most)),
         None => {
             let earlier = history::earlier(&request.history, bucket);
-            Count::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+            StreamCount::StreamCountTuner(Box::new(StreamCountTuner::new(
+                most.min(MAX_STREAMS),
+                earlier,
+            )))
         }
     };
     let setup = send::Setup {
@@ -160,7 +168,7 @@ pub fn send(
         paths: request.sources.iter().map(|source| source.path().to_vec()).collect(),
         options: request.options.clone(),
         observer,
-        crew: crew::Crew::new(count, most, false),
+        connection_pool: connection_pool::ConnectionPool::new(count, most, false),
         pace: body::Pace::new(&plan),
         stop: Stop::new(request.stop.clone()),
     };
@@ -178,8 +186,8 @@ fn better(sink: Outcome, source: Outcome) -> Outcome {
     }
 }
 
-fn asked(sources: &[Location]) -> Result<(Asked, &'static str), NodeError> {
-    let mixed = || NodeError::new(FailureKind::Usage, "the sources are at different places");
+fn asked(sources: &[Location]) -> Result<(Asked, &'static str), RequestError> {
+    let mixed = || RequestError::new(FailureKind::Usage, "the sources are at different places");
     match sources.first() {
         Some(Location::Http { url, .. }) => {
             let name = if url.scheme() == "https" { "https" } else { "http" };

@@ -11,15 +11,15 @@ use packtrain_units::ByteCount;
 use percent_encoding::percent_decode_str;
 
 use super::answer::Trouble;
+use super::http::Client;
 use super::remote::{Place, Remote, probe};
 use super::s3::Bucket;
-use super::wire::Client;
 use packtrain_service::weburl::WebUrl;
 
 /// The name of what has none.
 const NAMELESS: &[u8] = b"index.html";
 /// Objects in one transfer, at most: their list is held in memory.
-const MOST_OBJECTS: usize = 1 << 20;
+const MAX_OBJECTS: usize = 1 << 20;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ impl Found {
         let prefix = if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") };
         let inside = key.is_empty() || key.ends_with('/');
         let top = if inside { "" } else { trimmed.rsplit('/').next().unwrap_or_default() };
-        let all = bucket.list(client, &prefix, MOST_OBJECTS).await?;
+        let all = bucket.list(client, &prefix, MAX_OBJECTS).await?;
         if all.is_empty() && !prefix.is_empty() {
             // It may be an object and not a directory.
             return match inside {

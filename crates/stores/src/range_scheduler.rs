@@ -13,7 +13,7 @@ use packtrain_object::{BLOCK, ChunkIndex, Digest, EntryId, Piece, RangeSet, dige
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 
-use packtrain_runtime::transports::LineId;
+use packtrain_runtime::transports::StreamId;
 
 /// A run is no shorter than this where there is more.
 const RUN_LEAST: u64 = 1 << 20;
@@ -94,15 +94,15 @@ struct Work {
     left: usize,
 }
 
-/// The ledger.
+/// Which ranges are fetched by which stream.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct RangeScheduler {
     todo: BTreeMap<Offset, Todo>,
     waiting: u64,
     /// Assigned and neither placed nor returned.
     open: RangeSet,
     works: HashMap<ChunkIndex, Vec<Work>>,
-    lines: BTreeMap<LineId, Line>,
+    lines: BTreeMap<StreamId, Line>,
     next: u32,
     /// The end of what was ever assigned.
     reach: Offset,
@@ -112,7 +112,7 @@ pub(super) struct Ledger {
     closed: bool,
 }
 
-impl Ledger {
+impl RangeScheduler {
     /// These bytes of a piece are to be fetched. `serial` is the size of a file that can only be
     /// had as a whole.
     pub(super) fn add(&mut self, piece: &Piece, range: &Range<Offset>, serial: Option<ByteCount>) {
@@ -171,15 +171,15 @@ impl Ledger {
     }
 
     /// A new stream.
-    pub(super) fn join(&mut self) -> LineId {
-        let id = LineId::numbered(self.next);
+    pub(super) fn join(&mut self) -> StreamId {
+        let id = StreamId::numbered(self.next);
         self.next += 1;
         self.lines.insert(id, Line { run: None, retiring: false });
         id
     }
 
     /// A stream is over; whether it had something.
-    pub(super) fn leave(&mut self, id: LineId) -> bool {
+    pub(super) fn leave(&mut self, id: StreamId) -> bool {
         let had = self.give_back(id);
         self.lines.remove(&id);
         had
@@ -206,7 +206,7 @@ impl Ledger {
     }
 
     /// What a stream is to do next.
-    pub(super) fn take(&mut self, now: Time, id: LineId) -> Take {
+    pub(super) fn take(&mut self, now: Time, id: StreamId) -> Take {
         let lines = self.count().max(1) as u64;
         let Some(line) = self.lines.get(&id) else { return Take::Over };
         if self.closed || line.retiring {
@@ -255,7 +255,7 @@ impl Ledger {
     }
 
     /// Part of what another stream has.
-    fn share(&mut self, now: Time, thief: LineId) -> Option<Run> {
+    fn share(&mut self, now: Time, thief: StreamId) -> Option<Run> {
         let left = |run: &Running| {
             let span = now.since(run.began).as_secs_f64();
             let rate = size(&(run.begin..run.at)) as f64 / span.max(1e-3);
@@ -291,7 +291,7 @@ impl Ledger {
     pub(super) fn block(
         &mut self,
         now: Time,
-        id: LineId,
+        id: StreamId,
         range: &Range<Offset>,
         digest: Digest,
     ) -> Block {
@@ -347,7 +347,7 @@ impl Ledger {
     }
 
     /// A stream gives up its run; what it did not fetch waits again. Whether there was any.
-    pub(super) fn give_back(&mut self, id: LineId) -> bool {
+    pub(super) fn give_back(&mut self, id: StreamId) -> bool {
         let Some(run) = self.lines.get_mut(&id).and_then(|line| line.run.take()) else {
             return false;
         };
@@ -365,7 +365,7 @@ impl Ledger {
     }
 
     /// A stream's run is over; whether it brought anything.
-    pub(super) fn ran(&mut self, id: LineId) -> bool {
+    pub(super) fn ran(&mut self, id: StreamId) -> bool {
         let run = self.lines.get(&id).and_then(|line| line.run.as_ref());
         let brought = run.is_some_and(|run| run.at > run.begin);
         self.give_back(id);
@@ -446,5 +446,5 @@ fn size(range: &Range<Offset>) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
+#[path = "range_scheduler_tests.rs"]
 mod tests;

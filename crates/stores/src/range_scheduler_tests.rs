@@ -10,7 +10,7 @@ fn at(ms: u64) -> Time {
 }
 
 /// Files of these sizes, all of whose bytes are to be fetched.
-fn assigned(ledger: &mut Ledger, sizes: &[u64], serial: bool) -> Vec<Piece> {
+fn assigned(range_scheduler: &mut RangeScheduler, sizes: &[u64], serial: bool) -> Vec<Piece> {
     let mut layout = Layout::new();
     let mut pieces = Vec::new();
     for (n, size) in sizes.iter().enumerate() {
@@ -19,7 +19,7 @@ fn assigned(ledger: &mut Ledger, sizes: &[u64], serial: bool) -> Vec<Piece> {
         for chunk in ChunkIndex::covering(&range) {
             for piece in layout.pieces(chunk) {
                 if piece.entry == EntryId(n as u32) {
-                    ledger.add(&piece, &piece.range, serial.then_some(ByteCount(*size)));
+                    range_scheduler.add(&piece, &piece.range, serial.then_some(ByteCount(*size)));
                     pieces.push(piece);
                 }
             }
@@ -33,7 +33,14 @@ fn bytes_of(run: &Run, from: u64, len: u64) -> Vec<u8> {
 }
 
 /// Plays a stream for one block; what became of it.
-fn step(ledger: &mut Ledger, now: Time, id: LineId, run: &Run, size: u64, done: &mut u64) -> Block {
+fn step(
+    range_scheduler: &mut RangeScheduler,
+    now: Time,
+    id: StreamId,
+    run: &Run,
+    size: u64,
+    done: &mut u64,
+) -> Block {
     let start = run.range.start + ByteCount(*done);
     let end = run.range.end.min(start + BLOCK);
     let len = end.since(start).get();
@@ -45,68 +52,68 @@ fn step(ledger: &mut Ledger, now: Time, id: LineId, run: &Run, size: u64, done: 
         digest::block(file_at, &bytes)
     };
     *done += len;
-    ledger.block(now, id, &(start..end), digest)
+    range_scheduler.block(now, id, &(start..end), digest)
 }
 
 #[test]
 fn an_idle_stream_takes_the_second_half_and_all_of_one_that_stands_still() {
-    let mut ledger = Ledger::default();
-    assigned(&mut ledger, &[64 * MIB], false);
-    let first = ledger.join();
-    let Take::Run(run) = ledger.take(at(0), first) else { panic!("there is work") };
+    let mut range_scheduler = RangeScheduler::default();
+    assigned(&mut range_scheduler, &[64 * MIB], false);
+    let first = range_scheduler.join();
+    let Take::Run(run) = range_scheduler.take(at(0), first) else { panic!("there is work") };
     assert_eq!((run.file_at, run.range.end.get()), (0, 64 * MIB), "one stream gets all");
     let mut done = 0;
     for _ in 0..16 {
-        assert!(step(&mut ledger, at(1000), first, &run, 64 * MIB, &mut done).goes_on);
+        assert!(step(&mut range_scheduler, at(1000), first, &run, 64 * MIB, &mut done).goes_on);
     }
-    let second = ledger.join();
-    let Take::Run(stolen) = ledger.take(at(1000), second) else { panic!("half of it") };
+    let second = range_scheduler.join();
+    let Take::Run(stolen) = range_scheduler.take(at(1000), second) else { panic!("half of it") };
     assert_eq!((stolen.file_at, stolen.range.end.get()), (34 * MIB, 64 * MIB));
     // The first one stands still: the third gets all that it has.
-    let third = ledger.join();
+    let third = range_scheduler.join();
     let mut ahead = 0;
-    step(&mut ledger, at(4100), second, &stolen, 64 * MIB, &mut ahead);
-    let Take::Run(relief) = ledger.take(at(4100), third) else { panic!("all of it") };
+    step(&mut range_scheduler, at(4100), second, &stolen, 64 * MIB, &mut ahead);
+    let Take::Run(relief) = range_scheduler.take(at(4100), third) else { panic!("all of it") };
     assert_eq!((relief.file_at, relief.range.end.get()), (4 * MIB, 34 * MIB));
     // It wakes up: what it brings is taken once, and it is told to stop.
-    let late = step(&mut ledger, at(4200), first, &run, 64 * MIB, &mut done);
+    let late = step(&mut range_scheduler, at(4200), first, &run, 64 * MIB, &mut done);
     assert!(late.is_new && !late.goes_on);
     let mut again = 0;
-    assert!(!step(&mut ledger, at(4300), third, &relief, 64 * MIB, &mut again).is_new);
-    assert_eq!(ledger.twice(), BLOCK);
+    assert!(!step(&mut range_scheduler, at(4300), third, &relief, 64 * MIB, &mut again).is_new);
+    assert_eq!(range_scheduler.twice(), BLOCK);
 }
 
 #[test]
 fn a_serial_file_has_one_stream_from_its_begin() {
-    let mut ledger = Ledger::default();
-    let pieces = assigned(&mut ledger, &[10 * MIB], true);
-    let (one, two) = (ledger.join(), ledger.join());
-    let Take::Run(run) = ledger.take(at(0), one) else { panic!("there is work") };
+    let mut range_scheduler = RangeScheduler::default();
+    let pieces = assigned(&mut range_scheduler, &[10 * MIB], true);
+    let (one, two) = (range_scheduler.join(), range_scheduler.join());
+    let Take::Run(run) = range_scheduler.take(at(0), one) else { panic!("there is work") };
     assert_eq!((run.file_at, run.whole), (0, true));
-    assert_eq!(ledger.take(at(9000), two), Take::Wait, "it cannot be shared");
+    assert_eq!(range_scheduler.take(at(9000), two), Take::Wait, "it cannot be shared");
     let mut done = 0;
-    step(&mut ledger, at(10), one, &run, 10 * MIB, &mut done);
+    step(&mut range_scheduler, at(10), one, &run, 10 * MIB, &mut done);
     // Cut off: it begins anew, and what was there is not wanted any more.
-    assert!(ledger.ran(one));
-    let Take::Run(run) = ledger.take(at(20), two) else { panic!("again") };
+    assert!(range_scheduler.ran(one));
+    let Take::Run(run) = range_scheduler.take(at(20), two) else { panic!("again") };
     assert_eq!((run.file_at, run.range.end), (0, pieces[2].range.end));
-    assert_eq!(ledger.wants(&(Offset(0)..Offset(BLOCK.get()))), Some(false));
-    assert_eq!(ledger.wants(&(Offset(BLOCK.get())..Offset(2 * BLOCK.get()))), Some(true));
-    assert_eq!(ledger.wants(&(Offset(12 * MIB)..Offset(13 * MIB))), None);
+    assert_eq!(range_scheduler.wants(&(Offset(0)..Offset(BLOCK.get()))), Some(false));
+    assert_eq!(range_scheduler.wants(&(Offset(BLOCK.get())..Offset(2 * BLOCK.get()))), Some(true));
+    assert_eq!(range_scheduler.wants(&(Offset(12 * MIB)..Offset(13 * MIB))), None);
 }
 
 #[test]
 fn what_is_taken_back_is_not_fetched() {
-    let mut ledger = Ledger::default();
-    assigned(&mut ledger, &[12 * MIB], false);
-    let one = ledger.join();
+    let mut range_scheduler = RangeScheduler::default();
+    assigned(&mut range_scheduler, &[12 * MIB], false);
+    let one = range_scheduler.join();
     let middle = Offset(4 * MIB)..Offset(8 * MIB);
-    assert_eq!(ledger.revoke(&middle), std::slice::from_ref(&middle));
-    let Take::Run(run) = ledger.take(at(0), one) else { panic!("the front") };
+    assert_eq!(range_scheduler.revoke(&middle), std::slice::from_ref(&middle));
+    let Take::Run(run) = range_scheduler.take(at(0), one) else { panic!("the front") };
     assert_eq!((run.file_at, run.range.end.get()), (0, 4 * MIB));
-    ledger.ran(one);
-    assert_eq!(ledger.revoke(&(Offset(0)..Offset(12 * MIB))).len(), 2);
-    assert_eq!(ledger.take(at(0), one), Take::Wait);
+    range_scheduler.ran(one);
+    assert_eq!(range_scheduler.revoke(&(Offset(0)..Offset(12 * MIB))).len(), 2);
+    assert_eq!(range_scheduler.take(at(0), one), Take::Wait);
 }
 
 proptest! {
@@ -120,10 +127,10 @@ proptest! {
         serial in prop::bool::weighted(0.2),
         steps in prop::collection::vec((0usize..6, 0u8..12), 1..400),
     ) {
-        let mut ledger = Ledger::default();
-        let pieces = assigned(&mut ledger, &sizes, serial);
-        let mut lines: Vec<(LineId, Option<(Run, u64)>)> =
-            (0..6).map(|_| (ledger.join(), None)).collect();
+        let mut range_scheduler = RangeScheduler::default();
+        let pieces = assigned(&mut range_scheduler, &sizes, serial);
+        let mut lines: Vec<(StreamId, Option<(Run, u64)>)> =
+            (0..6).map(|_| (range_scheduler.join(), None)).collect();
         let (mut placed, mut found) = (RangeSet::new(), Vec::new());
         let mut now = 0;
         let endless = steps.into_iter().chain((0..).map(|n| (n % 6, 0)));
@@ -135,7 +142,7 @@ proptest! {
             prop_assert!(now < 350 * 20_000, "it comes to an end");
             let (id, run) = &mut lines[who];
             let Some((running, done)) = run else {
-                if let Take::Run(taken) = ledger.take(at(now), *id) {
+                if let Take::Run(taken) = range_scheduler.take(at(now), *id) {
                     *run = Some((taken, 0));
                 }
                 continue;
@@ -143,24 +150,24 @@ proptest! {
             match what {
                 // It breaks, or is replaced.
                 10 => {
-                    ledger.ran(*id);
+                    range_scheduler.ran(*id);
                     *run = None;
                 }
                 11 => {
-                    ledger.leave(*id);
-                    (*id, *run) = (ledger.join(), None);
+                    range_scheduler.leave(*id);
+                    (*id, *run) = (range_scheduler.join(), None);
                 }
                 _ => {
                     let size = sizes[running.entry.0 as usize];
                     let before = running.range.start + ByteCount(*done);
-                    let block = step(&mut ledger, at(now), *id, running, size, done);
+                    let block = step(&mut range_scheduler, at(now), *id, running, size, done);
                     let after = running.range.start + ByteCount(*done);
                     if block.is_new {
                         prop_assert_eq!(placed.insert(before..after), after.since(before));
                     }
                     found.extend(block.piece);
                     if !block.goes_on {
-                        ledger.ran(*id);
+                        range_scheduler.ran(*id);
                         *run = None;
                     }
                 }
@@ -176,6 +183,6 @@ proptest! {
             prop_assert!(placed.contains_range(&piece.range));
         }
         prop_assert!(pieces.iter().all(|piece| piece.size() <= CHUNK));
-        prop_assert_eq!(ledger.moved().get(), sizes.iter().sum::<u64>());
+        prop_assert_eq!(range_scheduler.moved().get(), sizes.iter().sum::<u64>());
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use packtrain_net::tcp::TcpInfo;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use packtrain_runtime::transports::LineId;
+use packtrain_runtime::transports::StreamId;
 
 /// Over how long a rate is taken.
 const RATE_SPAN: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ const WINDOW_FULL: f64 = 0.8;
 /// What is remembered of each stream.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
-    streams: BTreeMap<LineId, Stream>,
+    streams: BTreeMap<StreamId, Stream>,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Stream {
 
 impl Receiver {
     /// A stream as its sender would see it; `active` says that it waits for data.
-    pub(super) fn see(&mut self, now: Time, id: LineId, info: TcpInfo, active: bool) -> TcpInfo {
+    pub(super) fn see(&mut self, now: Time, id: StreamId, info: TcpInfo, active: bool) -> TcpInfo {
         let received = info.received.unwrap_or_default().get();
         let out_of_order = info.out_of_order.unwrap_or(0);
         let stream = self.streams.entry(id).or_insert_with(|| Stream {
@@ -103,7 +103,7 @@ impl Receiver {
     }
 
     /// A stream is gone.
-    pub(super) fn forget(&mut self, id: LineId) {
+    pub(super) fn forget(&mut self, id: StreamId) {
         self.streams.remove(&id);
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_burst_out_of_order_is_one_cut() {
         let mut receiver = Receiver::default();
-        let line = LineId::numbered(1);
+        let line = StreamId::numbered(1);
         let mut seen = Vec::new();
         let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
         // Segments are out of order from 200 to 290 ms, and again at 600 ms; 1 MB comes each 50 ms.

@@ -14,15 +14,15 @@ use packtrain_units::{ByteCount, Duration};
 
 use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
+use super::checksums::Sum;
+use super::http::{Client, Headers};
 use super::s3::Bucket;
-use super::sums::Sum;
-use super::wire::{Client, Headers};
 use packtrain_service::weburl::{WebUrl, redact};
 
 /// Redirections followed, one after the other.
-const MOST_REDIRECTS: u32 = 10;
+const MAX_REDIRECTS: u32 = 10;
 /// Pauses that a server asks for before it says anything of an object.
-const MOST_PAUSES: u32 = 4;
+const MAX_PAUSES: u32 = 4;
 
 /// Where an object is.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Tro
     let mut pauses = 0;
     loop {
         match probe_once(client, asked).await {
-            Err(Trouble::Later(text, Some(pause))) if pauses < MOST_PAUSES => {
+            Err(Trouble::Later(text, Some(pause))) if pauses < MAX_PAUSES => {
                 pauses += 1;
                 let _ = text;
                 tokio::time::sleep(pause.max(Duration::from_millis(100)).to_std()).await;
@@ -114,7 +114,7 @@ pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Tro
 
 async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
     let mut url = asked.clone();
-    for _ in 0..=MOST_REDIRECTS {
+    for _ in 0..=MAX_REDIRECTS {
         let mut connection = client.connect(&url).await?;
         let headers: Headers = value(header::RANGE, "bytes=0-0").into_iter().collect();
         let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
@@ -151,7 +151,7 @@ async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> 
         let sum = Sum::of_web(headers);
         return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place, sum });
     }
-    let text = format!("{asked}: more than {MOST_REDIRECTS} redirections");
+    let text = format!("{asked}: more than {MAX_REDIRECTS} redirections");
     Err(Trouble::never(FailureKind::Unreadable, text))
 }
 

@@ -18,8 +18,8 @@ use url::Url;
 
 use super::answer::{self, Trouble, Version};
 use super::body::Outgoing;
-use super::sums::Sum;
-use super::wire::{self, Client, Connection, Headers};
+use super::checksums::Sum;
+use super::http::{self, Client, Connection, Headers};
 use packtrain_service::weburl::{WebUrl, redact};
 use profile::Settings;
 
@@ -250,7 +250,7 @@ impl Bucket {
         let answer = connection.ask(method, url, &headers, body).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let mut body = answer.into_body();
-        let document = wire::document(&mut body, name).await?;
+        let document = http::document(&mut body, name).await?;
         self.check_status(status, &headers, &document, name)?;
         Ok(Answer { headers, document })
     }

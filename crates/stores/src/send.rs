@@ -2,9 +2,9 @@
 //! numbered parts, and keeps its own list of the parts that are safe: so there is no sink and no
 //! journal here. What is shared with every copy: the walk, the streams and their number, the report.
 
-mod desk;
-mod memory;
 mod put;
+mod upload_queue;
+mod upload_state;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -25,23 +25,23 @@ use tokio::task::AbortHandle;
 
 use super::answer::Trouble;
 use super::body::Pace;
-use super::crew::{Crew, Sockets};
+use super::connection_pool::{ConnectionPool, Sockets};
+use super::http::Client;
 use super::s3::Bucket;
-use super::wire::Client;
-use desk::{Desk, Job, Take};
 use packtrain_runtime::session::{Observer, Stop};
-use packtrain_runtime::transports::{LineId, Moved};
+use packtrain_runtime::transports::{Moved, StreamId};
 use packtrain_service::executor;
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel};
 use put::Put;
+use upload_queue::{Job, Take, UploadQueue};
 
 /// Attempts at one request.
 const TRIES: u32 = 6;
 /// Files that are sent beside each other where they are small.
 const SMALL_FILES: usize = 16;
 /// Failures kept with their paths.
-const MOST_FAILED: usize = 100;
+const MAX_FAILED: usize = 100;
 
 /// A file to be sent.
 struct Item {
@@ -85,7 +85,7 @@ struct Work {
     bucket: Arc<Bucket>,
     items: Vec<Item>,
     options: Options,
-    desk: Mutex<Desk>,
+    upload_queue: Mutex<UploadQueue>,
     wake: Notify,
     sockets: Sockets,
     pace: Arc<Pace>,
@@ -104,25 +104,26 @@ pub(super) struct Setup<'a> {
     pub(super) paths: Vec<Vec<u8>>,
     pub(super) options: Options,
     pub(super) observer: &'a dyn Observer,
-    pub(super) crew: Crew,
+    pub(super) connection_pool: ConnectionPool,
     pub(super) pace: Pace,
     pub(super) stop: Stop,
 }
 
 /// Sends everything.
 pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
-    let Setup { client, bucket, key, paths, options, observer, crew, pace, stop } = setup;
+    let Setup { client, bucket, key, paths, options, observer, connection_pool, pace, stop } =
+        setup;
     let (items, failed) = walk(&bucket, &key, &paths, &options)?;
     let (tell, news) = unbounded();
     let known = items.iter().map(|item| item.size).sum();
     let work = Work {
         client,
         bucket,
-        desk: Mutex::new(Desk::new(items.len())),
+        upload_queue: Mutex::new(UploadQueue::new(items.len())),
         items,
         options,
         wake: Notify::new(),
-        sockets: crew.sockets(),
+        sockets: connection_pool.sockets(),
         pace: Arc::new(pace),
         tell,
         streams: Mutex::default(),
@@ -130,7 +131,7 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
     let mut runner = Runner {
         work: Arc::new(work),
         observer,
-        crew,
+        connection_pool,
         stop,
         news,
         tasks: BTreeMap::new(),
@@ -234,10 +235,10 @@ fn unwalked(failure: &packtrain_disk::walk::WalkFailure) -> Failure {
 struct Runner<'a> {
     work: Arc<Work>,
     observer: &'a dyn Observer,
-    crew: Crew,
+    connection_pool: ConnectionPool,
     stop: Stop,
     news: Receiver<News>,
-    tasks: BTreeMap<LineId, AbortHandle>,
+    tasks: BTreeMap<StreamId, AbortHandle>,
     next: u32,
     told: Time,
     known: ByteCount,
@@ -249,7 +250,7 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn run(mut self) -> (Outcome, Moved) {
         while self.failure.is_none() {
-            let over = self.work.desk().is_over();
+            let over = self.work.upload_queue().is_over();
             let step = std::time::Duration::from_millis(20);
             while let Ok(item) = self.news.try_recv() {
                 self.take(item);
@@ -267,7 +268,7 @@ impl Runner<'_> {
             }
             self.tell(now);
         }
-        self.work.desk().close();
+        self.work.upload_queue().close();
         for task in self.tasks.values() {
             task.abort();
         }
@@ -276,9 +277,9 @@ impl Runner<'_> {
         self.tell(clock::now());
         let bytes = ByteCount(self.summary.bytes_moved);
         let shares = if bytes.get() > 0 { vec![("s3".to_owned(), bytes)] } else { Vec::new() };
-        let streams = self.crew.report(ByteCount::ZERO);
+        let streams = self.connection_pool.report(ByteCount::ZERO);
         let retransmitted = streams.as_ref().map_or(ByteCount::ZERO, |s| s.retransmitted);
-        let rtt = self.crew.min_rtt();
+        let rtt = self.connection_pool.min_rtt();
         let held = self.work.pace.held();
         let moved = Moved { shares, retransmitted, rtt, streams, held, ..Moved::default() };
         let outcome = Outcome { summary: self.summary, failure: self.failure, failed: self.failed };
@@ -286,16 +287,17 @@ impl Runner<'_> {
     }
 
     fn streams(&mut self, now: Time) {
-        let gone: Vec<LineId> =
+        let gone: Vec<StreamId> =
             self.tasks.iter().filter(|(_, task)| task.is_finished()).map(|(id, _)| *id).collect();
         for id in gone {
             self.tasks.remove(&id);
-            self.crew.gone(id);
+            self.connection_pool.gone(id);
         }
         let work = &self.work;
-        self.crew.look(now, |_, streams| !work.pace.is_set() && work.desk().is_busy(streams));
-        let waiting = work.desk().waiting(SMALL_FILES);
-        let wanted = self.crew.wanted(waiting as u32, u32::MAX);
+        self.connection_pool
+            .look(now, |_, streams| !work.pace.is_set() && work.upload_queue().is_busy(streams));
+        let waiting = work.upload_queue().waiting(SMALL_FILES);
+        let wanted = self.connection_pool.wanted(waiting as u32, u32::MAX);
         let new = {
             let mut streams = work.streams.lock();
             streams.1 = wanted;
@@ -304,12 +306,12 @@ impl Runner<'_> {
             new
         };
         for _ in 0..new {
-            let id = LineId::numbered(self.next);
+            let id = StreamId::numbered(self.next);
             self.next += 1;
             let work = Arc::clone(&self.work);
             let task = executor::handle().spawn(async move { work.serve(id).await });
             self.tasks.insert(id, task.abort_handle());
-            self.crew.came(self.tasks.len() as u32);
+            self.connection_pool.came(self.tasks.len() as u32);
         }
     }
 
@@ -339,7 +341,7 @@ impl Runner<'_> {
         self.summary.failed += 1;
         self.summary.vanished += u64::from(failure.kind == FailureKind::Vanished);
         self.report(&path, &FileReport::Failed(failure.clone()));
-        if self.failed.len() < MOST_FAILED {
+        if self.failed.len() < MAX_FAILED {
             self.failed.push((path, failure));
         }
     }
@@ -352,8 +354,8 @@ impl Runner<'_> {
 
     /// What is left in the store is said, or taken away.
     fn leave(&mut self) {
-        let open: Vec<(usize, desk::Upload)> = (0..self.work.items.len())
-            .filter_map(|n| Some((n, self.work.desk().drop_file(n)?)))
+        let open: Vec<(usize, upload_queue::Upload)> = (0..self.work.items.len())
+            .filter_map(|n| Some((n, self.work.upload_queue().drop_file(n)?)))
             .collect();
         if open.is_empty() {
             return;
@@ -401,8 +403,8 @@ impl Runner<'_> {
 }
 
 impl Work {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock()
+    fn upload_queue(&self) -> MutexGuard<'_, UploadQueue> {
+        self.upload_queue.lock()
     }
 
     fn tell(&self, news: News) {
@@ -430,13 +432,13 @@ impl Work {
         self.options.preserve_times.then(|| put::write_mtime(item.mtime))
     }
 
-    async fn serve(&self, id: LineId) {
+    async fn serve(&self, id: StreamId) {
         let mut held = None;
         loop {
             if self.is_surplus() {
                 break self.sockets.forget(id);
             }
-            let take = self.desk().take();
+            let take = self.upload_queue().take();
             let job = match take {
                 Take::Job(job) => job,
                 Take::Over => {
@@ -450,7 +452,7 @@ impl Work {
                 }
             };
             self.attend(id, job, &mut held).await;
-            self.desk().done();
+            self.upload_queue().done();
             self.wake.notify_waiters();
         }
     }
@@ -463,7 +465,7 @@ impl Work {
         surplus
     }
 
-    async fn attend(&self, id: LineId, job: Job, held: &mut Option<super::wire::Connection>) {
+    async fn attend(&self, id: StreamId, job: Job, held: &mut Option<super::http::Connection>) {
         let (Job::Look(n) | Job::Part(n, _) | Job::Complete(n)) = job;
         let mut tries = 0;
         loop {
@@ -486,7 +488,7 @@ impl Work {
     }
 
     async fn never(&self, n: usize, failure: Failure) {
-        let upload = self.desk().drop_file(n);
+        let upload = self.upload_queue().drop_file(n);
         if let Some(upload) = upload {
             self.give_up(n, &upload.id).await;
         }
@@ -505,7 +507,7 @@ impl Work {
 
     async fn give_up(&self, n: usize, upload: &str) {
         let mut held = None;
-        let line = LineId::numbered(u32::MAX);
+        let line = StreamId::numbered(u32::MAX);
         Put { work: self, line, held: &mut held }.abort(&self.items[n], upload).await;
         self.sockets.forget(line);
     }

@@ -16,20 +16,20 @@ use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time, TokenBucket};
 
-use super::{FLOW_WINDOW, LONGEST_NAME, LOOK, failure, in_clear, lookup, options};
+use super::{FLOW_WINDOW, MAX_NAME, POLL_INTERVAL, failure, in_clear, lookup, options};
 use packtrain_runtime::session::Stop;
 use packtrain_runtime::sink::{SingleFile, kind_of, single_file};
 use packtrain_service::ceilings::{HELD, HeldBy, SEND_BURST};
 use packtrain_service::paths::show;
 use packtrain_service::{
-    CpRequest, Location, NodeError, Outcome, ProgressSnapshot, Reporter, TransportShare,
+    CpRequest, Location, Outcome, ProgressSnapshot, Reporter, RequestError, TransportShare,
 };
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 /// How long the server may take for the size, or between two pieces. A connection that is broken
 /// is noticed sooner; this is for a server that holds one and sends nothing.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the end of the connection may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// What may wait for the disk, or for a gap to be filled: twice what 1 Gbit/s holds in 200 ms.
@@ -41,14 +41,14 @@ const TELL: Duration = Duration::from_millis(250);
 const WRITE_BACK: u64 = 64 << 20;
 
 /// Fetches one file.
-pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
-    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
+    let usage = |text: &str| RequestError::new(FailureKind::Usage, text);
     let [Location::Udt4 { host, port, path }] = request.sources.as_slice() else {
         return Err(usage(
             "a udt4:// place is read, one file at a time: name it as the one source",
         ));
     };
-    if path.len() > LONGEST_NAME {
+    if path.len() > MAX_NAME {
         return Err(usage("the name is longer than 4096 bytes"));
     }
     reporter.notice(&in_clear());
@@ -98,8 +98,8 @@ fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
         ..options(None, None)
     };
     let socket = Socket::connect(address, &options).map_err(|e| failure(whom, &e))?;
-    socket.set_recv_timeout(Some(LOOK));
-    socket.set_send_timeout(Some(PATIENCE));
+    socket.set_recv_timeout(Some(POLL_INTERVAL));
+    socket.set_send_timeout(Some(STALL_TIMEOUT));
     Ok(socket)
 }
 
@@ -168,7 +168,7 @@ impl Call<'_> {
             });
             while due.is_some_and(|due| due > clock::now()) && self.stop.asked().is_none() {
                 let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
-                std::thread::sleep(left.min(LOOK).to_std());
+                std::thread::sleep(left.min(POLL_INTERVAL).to_std());
                 self.heard = clock::now();
             }
         }
@@ -189,7 +189,7 @@ impl Call<'_> {
                     self.heard = clock::now();
                     return Ok(n);
                 }
-                Err(Error::TimedOut) if clock::now().since(self.heard) < PATIENCE => {}
+                Err(Error::TimedOut) if clock::now().since(self.heard) < STALL_TIMEOUT => {}
                 Err(e) => return Err(failure(self.whom, &e)),
             }
         }

@@ -12,7 +12,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{DataRate, Duration};
 
 use packtrain_service::host;
-use packtrain_service::{NodeError, Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, RequestError};
 
 pub use fetch::fetch;
 pub use perf::{client as perf_client, server as perf_server};
@@ -22,11 +22,11 @@ pub use serve::{Udt4ServeRequest, serve};
 const IN_CLEAR: &str = "udt4 is not encrypted or verified: whoever is on the path can read and \
                         change what moves";
 /// How long a blocking call may take before somebody looks whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Packets that may be under way: the buffers are the limit.
 const FLOW_WINDOW: u32 = 102_400;
 /// The longest file name of the file transfer protocol: Linux's longest path.
-const LONGEST_NAME: usize = 4096;
+const MAX_NAME: usize = 4096;
 
 fn in_clear() -> Notice {
     Notice::new(NoticeLevel::Warning, IN_CLEAR)
@@ -42,8 +42,8 @@ fn lookup(host: &str, port: u16) -> Result<SocketAddr, Failure> {
 }
 
 /// Where to listen.
-fn address(text: &str) -> Result<SocketAddr, NodeError> {
-    host::listen_address(text).map_err(|text| NodeError::new(FailureKind::Usage, text))
+fn address(text: &str) -> Result<SocketAddr, RequestError> {
+    host::listen_address(text).map_err(|text| RequestError::new(FailureKind::Usage, text))
 }
 
 /// The stock library's options with ours.

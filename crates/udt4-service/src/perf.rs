@@ -14,22 +14,22 @@ use packtrain_socket::{Error, Listener, Options, Perf, Socket};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::{FLOW_WINDOW, LOOK, address, failure, in_clear, lookup, options};
+use super::{FLOW_WINDOW, POLL_INTERVAL, address, failure, in_clear, lookup, options};
 use packtrain_perf as perf;
 use packtrain_perf::{Intervals, Now};
-use packtrain_runtime::permissions::Allowed;
+use packtrain_runtime::permissions::Permissions;
 use packtrain_service::CpuUse;
 use packtrain_service::ceilings::{RECEIVE_BURST, SEND_BURST};
 use packtrain_service::executor::spawn;
 use packtrain_service::history;
 use packtrain_service::host::split_host;
 use packtrain_service::{
-    NodeError, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter,
-    PerfServerRequest, StopHandle,
+    Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter, PerfServerRequest,
+    RequestError, StopHandle,
 };
 
 /// Connections tested at a time; more are turned away.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 /// Bytes handed over at a time.
 const BLOCK: usize = 256 << 10;
 /// Bytes read at once under a ceiling of the rate.
@@ -37,7 +37,7 @@ const LIMITED_READ: usize = 64 << 10;
 /// How long the last bytes may take to be acknowledged.
 const LAST_WORD: Duration = Duration::from_secs(60);
 /// The longest that a stranger may have us send.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_TEST: Duration = Duration::from_secs(3_600);
 /// Buffers of each end: twice what 1 Gbit/s holds in 200 ms, since here throughput is all that
 /// matters.
 const BUFFER: ByteCount = ByteCount(64 << 20);
@@ -99,7 +99,7 @@ fn take(
                 let due = limiter.map(|limiter| limiter.charge(ByteCount(n as u64)));
                 while due.is_some_and(|due| due > clock::now()) && !over() {
                     let left = due.map_or(Duration::ZERO, |due| due.since(clock::now()));
-                    std::thread::sleep(left.min(LOOK).to_std());
+                    std::thread::sleep(left.min(POLL_INTERVAL).to_std());
                 }
             }
             Err(Error::TimedOut) => {}
@@ -130,15 +130,15 @@ fn together(all: &[Perf]) -> (u64, Option<Duration>, Option<ByteCount>) {
 pub fn client(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
-) -> Result<PerfOutcome, NodeError> {
+) -> Result<PerfOutcome, RequestError> {
     perf::measured(request, reporter, |request, reporter| measure(&request, reporter))
 }
 
 fn measure(
     request: &PerfClientRequest,
     reporter: &dyn PerfReporter,
-) -> Result<PerfOutcome, NodeError> {
-    let usage = |text: &str| NodeError::new(FailureKind::Usage, text);
+) -> Result<PerfOutcome, RequestError> {
+    let usage = |text: &str| RequestError::new(FailureKind::Usage, text);
     let (host, port) = split_host(&request.server)
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
     reporter.notice(&in_clear());
@@ -151,8 +151,8 @@ fn measure(
     let mut sockets = Vec::new();
     for _ in 0..parallel {
         let socket = Socket::connect(address, &options).map_err(|e| failure(&address, &e))?;
-        socket.set_recv_timeout(Some(LOOK));
-        socket.set_send_timeout(Some(LOOK));
+        socket.set_recv_timeout(Some(POLL_INTERVAL));
+        socket.set_send_timeout(Some(POLL_INTERVAL));
         sockets.push(Arc::new(socket));
     }
     let mut intervals = Intervals::new(request.interval, reporter);
@@ -194,7 +194,7 @@ fn watch(
         if running.load(Ordering::Acquire) == 0 || look() {
             return (retransmitted, rtt);
         }
-        std::thread::sleep((LOOK / 10).to_std());
+        std::thread::sleep((POLL_INTERVAL / 10).to_std());
     }
 }
 
@@ -316,15 +316,18 @@ fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> 
 ///
 /// # Errors
 /// What keeps it from listening.
-pub fn server(request: &PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), NodeError> {
+pub fn server(
+    request: &PerfServerRequest,
+    reporter: &dyn PerfReporter,
+) -> Result<(), RequestError> {
     let reporter = &history::Tests::new(reporter, &request.history);
     reporter.notice(&in_clear());
     let at = address(&request.listen)?;
     // The site's ceiling, for each connection: nothing tells which of them are one test.
-    let rate = Allowed::by_policy()?.ceilings.rate_bps.map(DataRate::from_bps);
+    let rate = Permissions::by_policy()?.ceilings.rate_bps.map(DataRate::from_bps);
     let options = test_options(options(request.cc.as_ref(), rate), LAST_WORD);
     let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
-    listener.set_timeout(Some(LOOK));
+    listener.set_timeout(Some(POLL_INTERVAL));
     reporter.listening(listener.local_addr(), None);
     let (tell, told) = crossbeam_channel::unbounded::<(String, PerfOutcome)>();
     let (mut active, mut served) = (0, 0);
@@ -341,8 +344,8 @@ pub fn server(request: &PerfServerRequest, reporter: &dyn PerfReporter) -> Resul
             Err(Error::TimedOut) => continue,
             Err(e) => return Err(failure(&at, &e).into()),
         };
-        if active >= MOST_CLIENTS {
-            let text = format!("{peer}: turned away, {MOST_CLIENTS} connections are being tested");
+        if active >= MAX_CLIENTS {
+            let text = format!("{peer}: turned away, {MAX_CLIENTS} connections are being tested");
             reporter.notice(&Notice::new(NoticeLevel::Warning, text));
             continue;
         }
@@ -360,8 +363,8 @@ pub fn server(request: &PerfServerRequest, reporter: &dyn PerfReporter) -> Resul
 /// One connection of a client.
 fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcome {
     let limiter = rate.map(|rate| RateLimiter::new(rate, RECEIVE_BURST));
-    socket.set_recv_timeout(Some(LOOK));
-    socket.set_send_timeout(Some(LOOK));
+    socket.set_recv_timeout(Some(POLL_INTERVAL));
+    socket.set_send_timeout(Some(POLL_INTERVAL));
     let begin_cpu = CpuUse::now();
     let over = || stop.requested().is_some();
     let taken = AtomicU64::new(0);
@@ -376,7 +379,7 @@ fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcom
             Some((time, bytes)) => {
                 sends = true;
                 taken.store(0, Ordering::Relaxed);
-                let time = if time.is_zero() { LONGEST } else { time.min(LONGEST) };
+                let time = if time.is_zero() { MAX_TEST } else { time.min(MAX_TEST) };
                 let time = Some(first + time);
                 let until = Until { time, bytes: (bytes > 0).then_some(bytes) };
                 let gone = send(socket, until, &over)?;
@@ -424,8 +427,8 @@ fn opening(
         let eight = head.get(at..at + 8).and_then(|b| b.try_into().ok()).unwrap_or([0; 8]);
         u64::from_le_bytes(eight)
     };
-    let time = Duration::from_millis(word(16).min(LONGEST.as_millis()));
+    let time = Duration::from_millis(word(16).min(MAX_TEST.as_millis()));
     let (time, bytes) = (time, word(24));
     // One of them must end it.
-    Ok(Some(if time.is_zero() && bytes == 0 { (LONGEST, 0) } else { (time, bytes) }))
+    Ok(Some(if time.is_zero() && bytes == 0 { (MAX_TEST, 0) } else { (time, bytes) }))
 }

@@ -16,15 +16,15 @@ use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::{LONGEST_NAME, LOOK, address, failure, in_clear, options};
+use super::{MAX_NAME, POLL_INTERVAL, address, failure, in_clear, options};
 use packtrain_service::HistoryConfig;
 use packtrain_service::executor::spawn;
 use packtrain_service::executor::step_back;
 use packtrain_service::history::{self, Kind, Role, Side};
 use packtrain_service::paths::show;
 use packtrain_service::{
-    Direction, NodeError, Notice, NoticeLevel, Outcome, ServeReporter, ServedTransfer, StopHandle,
-    TransportShare,
+    Direction, Notice, NoticeLevel, Outcome, RequestError, ServeReporter, ServedTransfer,
+    StopHandle, TransportShare,
 };
 
 /// `serve --udt4`.
@@ -45,11 +45,11 @@ pub struct Udt4ServeRequest {
 }
 
 /// Clients served at a time; more are turned away.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 /// Of one address: nobody shuts out all others.
-const MOST_OF_ONE: usize = 32;
+const MAX_OF_ONE: usize = 32;
 /// How long a client may take to name a file, or to take anything of it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long what was sent may take to arrive once everything was handed over.
 const LINGER: Duration = Duration::from_secs(60);
 /// How long a server that is stopped waits for its clients to be told.
@@ -75,11 +75,11 @@ struct Served {
 ///
 /// # Errors
 /// What keeps it from listening.
-pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<(), NodeError> {
+pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<(), RequestError> {
     reporter.notice(&in_clear());
     let missing = |e: std::io::Error| {
         let text = format!("--root {}: {e}", request.root.display());
-        NodeError::new(FailureKind::TargetMissing, text)
+        RequestError::new(FailureKind::TargetMissing, text)
     };
     let root = Arc::new(Root::open(&request.root).map_err(missing)?);
     let at = address(&request.listen)?;
@@ -90,7 +90,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
         ..options(request.cc.as_ref(), request.rate)
     };
     let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
-    listener.set_timeout(Some(LOOK));
+    listener.set_timeout(Some(POLL_INTERVAL));
     reporter.listening(listener.local_addr(), None);
     let clients = Arc::new(Clients::default());
     let (tell, told) = crossbeam_channel::unbounded();
@@ -130,7 +130,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
     // Those who are cut off are told so before the process ends.
     let late = clock::now() + LAST_WORDS;
     while !clients.lock().is_empty() && clock::now() < late {
-        std::thread::sleep((LOOK / 10).to_std());
+        std::thread::sleep((POLL_INTERVAL / 10).to_std());
     }
     for (peer, took, served) in told.try_iter() {
         report(reporter, &request.history, peer, took, served);
@@ -151,7 +151,7 @@ impl Clients {
     fn enter(&self, from: IpAddr) -> Result<(), usize> {
         let mut all = self.lock();
         let same = all.iter().filter(|other| **other == from).count();
-        if all.len() >= MOST_CLIENTS || same >= MOST_OF_ONE {
+        if all.len() >= MAX_CLIENTS || same >= MAX_OF_ONE {
             return Err(all.len());
         }
         all.push(from);
@@ -221,8 +221,8 @@ fn one(
     stop: &StopHandle,
     served: &mut Served,
 ) -> Result<(), Failure> {
-    socket.set_recv_timeout(Some(LOOK));
-    socket.set_send_timeout(Some(PATIENCE));
+    socket.set_recv_timeout(Some(POLL_INTERVAL));
+    socket.set_send_timeout(Some(REQUEST_TIMEOUT));
     let failed = |e: &Error| failure(&peer, e);
     let name = &*served.name.insert(asked(socket, peer, stop)?);
     let opened = open(root, name);
@@ -271,7 +271,8 @@ fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>
                 }
                 Ok(n) => have += n,
                 Err(Error::TimedOut)
-                    if clock::now().since(begun) < PATIENCE && stop.requested().is_none() => {}
+                    if clock::now().since(begun) < REQUEST_TIMEOUT
+                        && stop.requested().is_none() => {}
                 Err(e) => return Err(failure(&peer, &e)),
             }
         }
@@ -280,7 +281,7 @@ fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>
     let mut len = [0; 4];
     read(&mut len)?;
     let len = i32::from_ne_bytes(len);
-    let good = usize::try_from(len).ok().filter(|len| (1..=LONGEST_NAME).contains(len));
+    let good = usize::try_from(len).ok().filter(|len| (1..=MAX_NAME).contains(len));
     let len = good.ok_or_else(|| {
         let text = format!("{peer} wants a file with a name of {len} bytes: it speaks another way");
         Failure::new(FailureKind::Protocol, text)
@@ -311,14 +312,14 @@ mod tests {
     fn one_address_does_not_take_every_place() {
         let clients = Clients::default();
         let at = |last| IpAddr::from([192, 0, 2, last]);
-        for _ in 0..MOST_OF_ONE {
+        for _ in 0..MAX_OF_ONE {
             assert_eq!(clients.enter(at(1)), Ok(()));
         }
-        assert_eq!(clients.enter(at(1)), Err(MOST_OF_ONE));
-        for _ in MOST_OF_ONE..MOST_CLIENTS {
+        assert_eq!(clients.enter(at(1)), Err(MAX_OF_ONE));
+        for _ in MAX_OF_ONE..MAX_CLIENTS {
             assert_eq!(clients.enter(at(2)), Ok(()));
         }
-        assert_eq!(clients.enter(at(3)), Err(MOST_CLIENTS));
+        assert_eq!(clients.enter(at(3)), Err(MAX_CLIENTS));
         clients.leave(at(2));
         assert_eq!(clients.enter(at(3)), Ok(()));
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use packtrain_client::deposit::DepotPlan;
+use packtrain_client::store_forward::DepotPlan;
 use packtrain_service::Place;
 use packtrain_units::{DataRate, Duration};
 

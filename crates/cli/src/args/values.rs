@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use packtrain_client::deposit::{DepotPlan, PlanError};
+use packtrain_client::store_forward::{DepotPlan, PlanError};
 use packtrain_service::address_policy::{AllowError, AllowRule};
 use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
 use packtrain_units::{ByteCount, DataRate, Duration, date};
@@ -114,7 +114,7 @@ pub(crate) enum Via {
 }
 
 /// The most depots of a route.
-const MOST_DEPOTS: usize = 4;
+const MAX_DEPOTS: usize = 4;
 
 /// A depot's place.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
@@ -131,7 +131,7 @@ pub(crate) fn via(text: &str) -> Result<Via, String> {
     let places: Vec<Place> = text.split(',').map(place).collect::<Result<_, _>>()?;
     let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
     match twice {
-        _ if places.len() > MOST_DEPOTS => Err(format!("a route has at most {MOST_DEPOTS} depots")),
+        _ if places.len() > MAX_DEPOTS => Err(format!("a route has at most {MAX_DEPOTS} depots")),
         Some((_, place)) => Err(format!("{place} is there twice: name each depot once")),
         None => Ok(Via::Over(places)),
     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
 use packtrain_client::clean::CleanRequest;
-use packtrain_service::{FailureKind, Location, NodeError};
+use packtrain_service::{FailureKind, Location, RequestError};
 
 use crate::args::CleanArgs;
 use crate::exit::{Code, Exit};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Code, Exit> {
     };
     if !place.is_dir() {
         let text = format!("{}: no such directory", clean::path(place.as_os_str().as_bytes()));
-        return Err(NodeError::new(FailureKind::TargetMissing, text).into());
+        return Err(RequestError::new(FailureKind::TargetMissing, text).into());
     }
     let request = CleanRequest { place, dry_run: args.dry_run, all_owners: args.all_owners };
     let mut tell = |left: &_| clean::leftover(left, args.dry_run, args.json);

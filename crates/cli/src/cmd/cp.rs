@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use packtrain_service::{
-    CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, NodeError, Outcome, Resume,
+    CpRequest, EXIT_NOTHING_MOVED, Failure, FailureKind, Location, Outcome, RequestError, Resume,
 };
 use packtrain_units::DataRate;
 
@@ -68,7 +68,7 @@ impl Run<'_> {
     pub(super) fn go_by(
         &self,
         mut request: CpRequest,
-        copy: impl FnOnce(CpRequest, &Teller) -> Result<Outcome, NodeError>,
+        copy: impl FnOnce(CpRequest, &Teller) -> Result<Outcome, RequestError>,
     ) -> Code {
         let work = Work::of(&request.options);
         let teller = match Teller::new(self.output, work) {

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use packtrain_emu::{Child, DeviceKind, EmuError, Node, Plan, Topology, Wire};
 use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig};
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 use packtrain_sim::file::ScenarioFile;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -237,5 +237,5 @@ fn failed(error: EmuError) -> Exit {
 }
 
 fn fatal(text: String) -> Exit {
-    Exit::from(NodeError::new(FailureKind::Fatal, text))
+    Exit::from(RequestError::new(FailureKind::Fatal, text))
 }

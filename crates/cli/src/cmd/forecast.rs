@@ -8,7 +8,7 @@ use packtrain_client::forecast::{
 use packtrain_os::clock;
 use packtrain_service::HistoryConfig;
 use packtrain_service::history::HistoryError;
-use packtrain_service::{FailureKind, NodeError, Place};
+use packtrain_service::{FailureKind, Place, RequestError};
 
 use super::input::Input;
 use crate::args::{ForecastArgs, When};
@@ -83,11 +83,11 @@ fn depot(args: &ForecastArgs) -> Result<Place, Exit> {
 fn unmeasured(args: &ForecastArgs) -> Exit {
     let (from, to) = (out::clean(&args.from), out::clean(&args.to));
     let text = format!("{from} has measured nothing towards {to} yet");
-    NodeError::new(FailureKind::SourceMissing, text).into()
+    RequestError::new(FailureKind::SourceMissing, text).into()
 }
 
 fn unreadable(error: &HistoryError) -> Exit {
-    NodeError::new(FailureKind::Fatal, error.to_string()).into()
+    RequestError::new(FailureKind::Fatal, error.to_string()).into()
 }
 
 /// There is no measurement of the path: what there is instead.
@@ -109,7 +109,7 @@ fn nothing(keep: &HistoryConfig, args: &ForecastArgs) -> Result<Exit, Exit> {
         out::clean(&args.from),
         out::clean(&args.to)
     );
-    Ok(NodeError::new(FailureKind::SourceMissing, text).into())
+    Ok(RequestError::new(FailureKind::SourceMissing, text).into())
 }
 
 fn archive(path: &Path, asked: &Asked) -> Result<Vec<Measurement>, Exit> {

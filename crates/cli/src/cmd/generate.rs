@@ -1,6 +1,6 @@
 //! `completions` and `man`, from the definitions that read the command line.
 
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 
 use crate::args::{self, CompletionArgs, ManArgs};
 use crate::exit::{Code, Exit};
@@ -16,7 +16,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Code {
 /// `packtrain man`.
 pub(crate) fn man(args: &ManArgs) -> Result<Code, Exit> {
     let failed = |error: std::io::Error| {
-        NodeError::new(FailureKind::TargetRefused, format!("{}: {error}", args.out.display()))
+        RequestError::new(FailureKind::TargetRefused, format!("{}: {error}", args.out.display()))
     };
     std::fs::create_dir_all(&args.out).map_err(failed)?;
     // Pages say what the command does here, not what it does in somebody's environment.

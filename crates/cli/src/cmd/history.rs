@@ -2,7 +2,7 @@
 
 use packtrain_os::clock;
 use packtrain_service::history::{Row, Wanted, find};
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 
 use crate::args::{Export, HistoryArgs, When};
 use crate::exit::{Code, Exit, say};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
     let keep = args.keep.keep()?;
     let export = if args.json { Some(Export::Jsonl) } else { args.export };
     let wanted = wanted(args, export.is_some())?;
-    let failed = |text: String| NodeError::new(FailureKind::Fatal, text);
+    let failed = |text: String| RequestError::new(FailureKind::Fatal, text);
     let rows = find(&keep, &wanted).map_err(|error| failed(error.to_string()))?;
     if let Some(id) = &args.id {
         only(id, &rows)?;
@@ -67,7 +67,7 @@ fn only(id: &str, rows: &[Row]) -> Result<(), Exit> {
     let exact = |row: &&Row| row.id == id.to_ascii_lowercase();
     if rows.is_empty() {
         let text = format!("no transfer has the id {id}: `packtrain history` lists them");
-        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
+        return Err(RequestError::new(FailureKind::SourceMissing, text).into());
     }
     if rows.len() > 1 && !rows.iter().any(|row| exact(&row)) {
         let some: Vec<&str> = rows.iter().take(5).map(|row| row.id.as_str()).collect();

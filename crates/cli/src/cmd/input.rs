@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 
 use crate::exit::Exit;
 use crate::out;
@@ -50,7 +50,7 @@ impl Input<'_> {
 
     /// Something went wrong with it.
     pub(super) fn failed(self, kind: FailureKind, error: &dyn Display) -> Exit {
-        Exit::from(NodeError::new(kind, out::clean(&format!("{}: {error}", self.name()))))
+        Exit::from(RequestError::new(kind, out::clean(&format!("{}: {error}", self.name()))))
     }
 
     /// Its name, fit for a terminal.

@@ -3,7 +3,7 @@
 use packtrain_identity::config::Dirs;
 use packtrain_identity::knownhosts::KnownHosts;
 use packtrain_service::location::{DEFAULT_PORT, host_and_port};
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 use serde::Serialize;
 
 use crate::args::{KeyArgs, KeyCommand};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &KeyArgs) -> Result<Code, Exit> {
 }
 
 fn show(json: bool) -> Result<Code, Exit> {
-    let key = packtrain_identity::keys::show().map_err(packtrain_service::NodeError::from)?;
+    let key = packtrain_identity::keys::show().map_err(packtrain_service::RequestError::from)?;
     if json {
         let path = key.path.display().to_string();
         json_line(&Shown { path, public: &key.public, fingerprint: &key.fingerprint });
@@ -45,12 +45,12 @@ fn forget(server: &str) -> Result<Code, Exit> {
     let hosts = KnownHosts::new(Dirs::from_env()?.known_hosts());
     let gone = hosts.forget(&host, port).map_err(|error| {
         let text = format!("{}: {error}", hosts.path().display());
-        NodeError::new(FailureKind::Fatal, text)
+        RequestError::new(FailureKind::Fatal, text)
     })?;
     if gone == 0 {
         let text =
             format!("no key of {host}, port {port}, is known: see {}", hosts.path().display());
-        return Err(NodeError::new(FailureKind::SourceMissing, text).into());
+        return Err(RequestError::new(FailureKind::SourceMissing, text).into());
     }
     complain(&format!("forgot the key of {host}, port {port}"));
     Ok(Code::DONE)

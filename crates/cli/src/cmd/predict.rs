@@ -8,7 +8,7 @@ use std::path::Path;
 use packtrain_plan::streams::{self, Options, Sample};
 use packtrain_reproduce::plot;
 use packtrain_service::history::{self, HistoryError, Wanted};
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 
 use super::input::Input;
 use crate::args::PredictArgs;
@@ -18,7 +18,7 @@ use crate::out;
 /// Largest file of measurements.
 const LARGEST_FILE: u64 = 64 << 20;
 /// Measurements taken from the history, the newest.
-const MOST_REMEMBERED: usize = 200;
+const MAX_REMEMBERED: usize = 200;
 
 /// `packtrain predict`.
 pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
@@ -42,9 +42,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
     }
     if let Some(path) = &args.plot {
         let figure = figure::figure(&prediction, &samples, args.max());
-        figure
-            .write(path)
-            .map_err(|error| Exit::from(NodeError::new(FailureKind::Fatal, error.to_string())))?;
+        figure.write(path).map_err(|error| {
+            Exit::from(RequestError::new(FailureKind::Fatal, error.to_string()))
+        })?;
     }
     Ok(Code::DONE)
 }
@@ -52,8 +52,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
 /// What was measured between two machines with how many streams, as the history has it.
 fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
     let keep = args.keep.keep()?;
-    let missing = |text: String| Exit::from(NodeError::new(FailureKind::SourceMissing, text));
-    let unreadable = |error: HistoryError| NodeError::new(FailureKind::Fatal, error.to_string());
+    let missing = |text: String| Exit::from(RequestError::new(FailureKind::SourceMissing, text));
+    let unreadable = |error: HistoryError| RequestError::new(FailureKind::Fatal, error.to_string());
     let (from, to) = match &args.to {
         Some(to) => (args.sender.clone().unwrap_or_else(history::this_machine), to.clone()),
         None => {
@@ -71,7 +71,7 @@ fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
             (row.from_host, row.to_host)
         }
     };
-    let found = history::stream_samples(&keep, &from, &to, MOST_REMEMBERED);
+    let found = history::stream_samples(&keep, &from, &to, MAX_REMEMBERED);
     let samples = found.into_iter().filter_map(|sample| {
         let streams = NonZeroU32::new(sample.streams)?;
         Some(Sample { streams, throughput: sample.throughput })

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use clap::ArgMatches;
 use packtrain_identity::config::Policy;
 use packtrain_identity::tickets::Ticket;
-use packtrain_runtime::ways::MOST_DEPOTS;
+use packtrain_runtime::candidate_paths::MAX_DEPOTS;
 use packtrain_service::{
-    CpRequest, HopTransport, Location, NodeError, Options, Resume, SshSettings, StopHandle,
+    CpRequest, HopTransport, Location, Options, RequestError, Resume, SshSettings, StopHandle,
     TransportChoice,
 };
 use packtrain_units::{DataRate, Duration};
@@ -136,8 +136,8 @@ fn request(
         Via::Over(via) => (via.clone(), Vec::new()),
         Via::Auto => (Vec::new(), transport.depots.clone()),
     };
-    if depots.len() > MOST_DEPOTS {
-        let text = format!("--depots: {MOST_DEPOTS} at most, these are {}", depots.len());
+    if depots.len() > MAX_DEPOTS {
+        let text = format!("--depots: {MAX_DEPOTS} at most, these are {}", depots.len());
         return Err(Exit::usage(text));
     }
     Ok(CpRequest {
@@ -177,7 +177,7 @@ fn request(
 /// What the site's policy has to say about a choice.
 pub(crate) fn allow(policy: &Policy, transport: TransportChoice, new: bool) -> Result<(), Exit> {
     let refused = |e: packtrain_identity::config::PolicyError| {
-        NodeError::new(packtrain_service::FailureKind::NotAuthorised, e.to_string())
+        RequestError::new(packtrain_service::FailureKind::NotAuthorised, e.to_string())
     };
     policy.check_transport(transport.name()).map_err(refused)?;
     policy.check_new_host(new).map_err(refused)?;

@@ -5,10 +5,12 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::ArgMatches;
-use packtrain_client::deposit::{self, ClaimRequest, ClaimTicket, SendRequest, Sent};
+use packtrain_client::store_forward::{
+    self as deposit, ClaimRequest, ClaimTicket, SendRequest, Sent,
+};
 use packtrain_service::{
-    CpRequest, FailureKind, Location, NodeError, Options, Outcome, Resume, SshSettings, StopHandle,
-    TransportChoice,
+    CpRequest, FailureKind, Location, Options, Outcome, RequestError, Resume, SshSettings,
+    StopHandle, TransportChoice,
 };
 use packtrain_units::Duration;
 
@@ -178,7 +180,7 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
 /// Reads a ticket from where it is; its text is not shown, whatever is wrong with it.
 fn ticket(arg: &TicketArg) -> Result<ClaimTicket, Exit> {
     let failed = |name: &str, error: std::io::Error| {
-        Exit::Failed(NodeError::new(FailureKind::Usage, format!("the ticket {name}: {error}")))
+        Exit::Failed(RequestError::new(FailureKind::Usage, format!("the ticket {name}: {error}")))
     };
     let bytes = match arg.0.strip_prefix('@') {
         Some(path) => {

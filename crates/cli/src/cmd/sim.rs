@@ -6,7 +6,7 @@ mod signatures;
 
 use packtrain_reproduce::plot;
 use packtrain_reproduce::{Experiment, ExperimentError};
-use packtrain_service::{FailureKind, NodeError};
+use packtrain_service::{FailureKind, RequestError};
 use packtrain_sim::bench;
 use packtrain_units::Duration;
 
@@ -42,7 +42,7 @@ fn usage(error: impl std::fmt::Display) -> Exit {
 
 /// A file that cannot be written.
 fn unwritable(error: impl std::fmt::Display) -> Exit {
-    Exit::from(NodeError::new(FailureKind::Fatal, error.to_string()))
+    Exit::from(RequestError::new(FailureKind::Fatal, error.to_string()))
 }
 
 /// As many threads as asked for, or as there are cores.

@@ -1,6 +1,6 @@
 //! What `send` tells beside the rest.
 
-use packtrain_client::deposit::ClaimTicket;
+use packtrain_client::store_forward::ClaimTicket;
 use serde::Serialize;
 
 use super::json_line;

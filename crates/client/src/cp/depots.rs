@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use packtrain_session::Host;
 
-use super::far::Far;
+use super::remote::RemoteEnd;
 use super::{transport, usage};
 use packtrain_hops::route::{Route, Via};
-use packtrain_runtime::ways::{Task, Ways};
+use packtrain_runtime::candidate_paths::{CandidatePaths, Task};
 use packtrain_service::history::{self, Alike};
-use packtrain_service::{CpRequest, Location, NodeError, TransportChoice};
+use packtrain_service::{CpRequest, Location, RequestError, TransportChoice};
 
 /// What depots cannot do is refused before anything begins.
 pub(super) fn check_via(
@@ -17,7 +17,7 @@ pub(super) fn check_via(
     store: bool,
     here: bool,
     far: bool,
-) -> Result<(), NodeError> {
+) -> Result<(), RequestError> {
     if !request.via.is_empty() && !request.depots.is_empty() {
         return Err(usage("the depots are either named or chosen: not both"));
     }
@@ -45,12 +45,15 @@ pub(super) fn check_via(
 }
 
 /// How the bytes go to the other end, which `far` is.
-pub(super) fn via(request: &CpRequest, far: &Far, route: Option<Arc<Route>>) -> Option<Via> {
+pub(super) fn via(request: &CpRequest, far: &RemoteEnd, route: Option<Arc<Route>>) -> Option<Via> {
     Some(Via { route: route?, host: seen_from_depots(request, far)? })
 }
 
 /// The ways there are to choose from.
-pub(super) fn ways(request: &CpRequest, far: &Far) -> Result<Option<Arc<Ways>>, NodeError> {
+pub(super) fn ways(
+    request: &CpRequest,
+    far: &RemoteEnd,
+) -> Result<Option<Arc<CandidatePaths>>, RequestError> {
     let Some(host) = seen_from_depots(request, far) else { return Ok(None) };
     let tcp = matches!(request.transport, TransportChoice::Auto | TransportChoice::Tcp);
     if request.depots.is_empty() || !tcp || request.options.verify || request.options.dry_run {
@@ -67,11 +70,11 @@ pub(super) fn ways(request: &CpRequest, far: &Far) -> Result<Option<Arc<Ways>>, 
         ends: [name(request.sources.first()), name(Some(&request.dest))],
         alike,
     };
-    Ways::over(&request.depots, task, &request.history).map(Some)
+    CandidatePaths::over(&request.depots, task, &request.history).map(Some)
 }
 
 /// The other end, as depots are to find it.
-fn seen_from_depots(request: &CpRequest, far: &Far) -> Option<Host> {
+fn seen_from_depots(request: &CpRequest, far: &RemoteEnd) -> Option<Host> {
     let place = if matches!(request.dest, Location::Local(_) | Location::Stdio) {
         request.sources.first()
     } else {

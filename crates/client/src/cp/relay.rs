@@ -15,7 +15,7 @@ use packtrain_runtime::reader::Slice;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::Leftovers;
 use packtrain_runtime::transports::Moved;
-use packtrain_runtime::transports::offer::Word;
+use packtrain_runtime::transports::offer::ControlMessage;
 use packtrain_service::StreamsReport;
 use packtrain_service::evidence;
 
@@ -81,26 +81,34 @@ pub(super) fn run(
                         totals.files = progress.files;
                         watch.sink(&totals);
                     }
-                    Message::Channel(bytes) => match Word::decode(bytes) {
-                        Some(Word::Moved(told)) => moved = told,
-                        Some(Word::Reports(reports)) => {
+                    Message::Channel(bytes) => match ControlMessage::decode(bytes) {
+                        Some(ControlMessage::Moved(told)) => moved = told,
+                        Some(ControlMessage::Reports(reports)) => {
                             for (path, report) in &reports {
                                 watch.file(path, report);
                             }
                         }
-                        Some(Word::Part(bytes)) => {
+                        Some(ControlMessage::Part(bytes)) => {
                             if let Some(part) = evidence::decode(&bytes) {
                                 watch.part(part);
                             }
                         }
-                        Some(Word::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
-                        Some(Word::Leftovers(files, bytes)) => {
+                        Some(ControlMessage::Tcp(bytes)) => streams = StreamsReport::decode(&bytes),
+                        Some(ControlMessage::Leftovers(files, bytes)) => {
                             if !std::mem::replace(&mut leftovers_told, true) {
                                 watch.say(Leftovers { files, bytes }.notice());
                             }
                         }
-                        Some(Word::Offer(_) | Word::OfferBy(..) | Word::Streams(_))
-                        | Some(Word::Ways(_) | Word::Dial(..) | Word::NoWay(..))
+                        Some(
+                            ControlMessage::Offer(_)
+                            | ControlMessage::OfferBy(..)
+                            | ControlMessage::Streams(_),
+                        )
+                        | Some(
+                            ControlMessage::CandidatePaths(_)
+                            | ControlMessage::Dial(..)
+                            | ControlMessage::NoWay(..),
+                        )
                         | None => {}
                     },
                     Message::Finished(told) => summary = *told,

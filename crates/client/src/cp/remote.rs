@@ -10,10 +10,10 @@ use packtrain_hops::route::Route;
 use packtrain_runtime::control::Control;
 use packtrain_runtime::transports::Hints;
 use packtrain_runtime::tunnel;
-use packtrain_service::{CpRequest, Location, NodeError};
+use packtrain_service::{CpRequest, Location, RequestError};
 
 /// The other end.
-pub(super) enum Far {
+pub(super) enum RemoteEnd {
     Ssh(Remote),
     Server(tunnel::Tunnel),
 }
@@ -24,13 +24,13 @@ pub(super) enum Rest {
     Server,
 }
 
-impl Far {
+impl RemoteEnd {
     pub(super) fn connect(
         request: &CpRequest,
         location: &Location,
         route: Option<&Route>,
         watch: &Watch<'_>,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, RequestError> {
         match location {
             Location::Ssh { user, host, .. } => {
                 Ok(Self::Ssh(ssh::start(&request.ssh, user.as_deref(), host, &request.stop)?))
@@ -49,7 +49,7 @@ impl Far {
             | Location::Udt4 { .. }
             | Location::Http { .. }
             | Location::S3 { .. } => {
-                Err(NodeError::new(FailureKind::Fatal, "a local place is not far: a bug"))
+                Err(RequestError::new(FailureKind::Fatal, "a local place is not far: a bug"))
             }
         }
     }

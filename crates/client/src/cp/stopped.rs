@@ -10,7 +10,7 @@ use packtrain_transfer::{Failure, FailureKind};
 
 use super::Ended;
 use packtrain_runtime::session::Stop;
-use packtrain_service::{CpRequest, Location, NodeError};
+use packtrain_service::{CpRequest, Location, RequestError};
 
 /// How long a signal to the whole process group may take to be noticed here. A lost connection is
 /// followed by a pause of a second before the next try, so nobody waits longer for this.
@@ -26,8 +26,8 @@ pub(super) fn wish(request: &CpRequest) -> Failure {
 /// Says that a try was stopped where the loss of its connection is what the wish to stop did.
 pub(super) fn classify(
     request: &CpRequest,
-    ended: Result<Ended, NodeError>,
-) -> Result<Ended, NodeError> {
+    ended: Result<Ended, RequestError>,
+) -> Result<Ended, RequestError> {
     let kind = match &ended {
         Ok((outcome, _)) => outcome.failure.as_ref().map(|failure| failure.kind),
         Err(error) => Some(error.kind),
@@ -41,7 +41,7 @@ pub(super) fn classify(
             outcome.failure = Some(wish);
             Ok((outcome, moved))
         }
-        Err(error) => Err(NodeError { kind: wish.kind, text: wish.text, ..error }),
+        Err(error) => Err(RequestError { kind: wish.kind, text: wish.text, ..error }),
     }
 }
 

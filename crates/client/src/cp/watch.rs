@@ -14,14 +14,14 @@ use packtrain_os::{clock, entropy};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use packtrain_diagnose::book::Book;
+use packtrain_diagnose::recorder::Recorder;
 use packtrain_hops::route::Routes;
 use packtrain_runtime::session::Observer;
 use packtrain_runtime::sink::Destination;
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::evidence::Part;
 use packtrain_service::{
-    CpRequest, Location, NodeError, Notice, NoticeLevel, ProgressSnapshot, Reporter,
+    CpRequest, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter, RequestError,
 };
 
 /// How much of the past the shown rate remembers.
@@ -33,7 +33,7 @@ pub(super) struct Watch<'a> {
     rate: Mutex<Rate>,
     differing: AtomicU64,
     transport: Mutex<String>,
-    book: Book,
+    book: Recorder,
     /// The rate and the streams that were asked for.
     asked: (Option<u64>, Option<u32>),
     /// The command's routes over depots.
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
         let far = request.sources.iter().any(ssh) || ssh(&request.dest);
         let to = packtrain_service::paths::show(request.dest.path());
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
-        let book = Book::open(request.row(), what, request.history.clone(), here, far);
+        let book = Recorder::open(request.row(), what, request.history.clone(), here, far);
         let asked = (request.options.rate_bps, request.streams);
         let (rate, differing) = (Mutex::default(), AtomicU64::new(0));
         Self { reporter, rate, differing, transport, book, asked, routes }
@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The evidence so far.
-    pub(super) fn book(&self) -> &Book {
+    pub(super) fn book(&self) -> &Recorder {
         &self.book
     }
 
@@ -201,23 +201,23 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    pub(super) fn new(request: &CpRequest) -> Result<Self, NodeError> {
+    pub(super) fn new(request: &CpRequest) -> Result<Self, RequestError> {
         if request.sources.len() > 1 || request.options.recursive {
             let text = "standard output takes one file: name one source and leave -r out";
-            return Err(NodeError::new(FailureKind::Usage, text));
+            return Err(RequestError::new(FailureKind::Usage, text));
         }
         if !request.sources[0].is_remote() {
-            return Err(NodeError::new(FailureKind::Usage, "to standard output: use cat"));
+            return Err(RequestError::new(FailureKind::Usage, "to standard output: use cat"));
         }
         Self::make()
     }
 
     /// A place for one file.
-    pub(super) fn make() -> Result<Self, NodeError> {
+    pub(super) fn make() -> Result<Self, RequestError> {
         let dir = std::env::temp_dir().join(format!(".packtrain-{:016x}.output", entropy::seed()));
         let failed = |why: String| {
             let text = format!("{}: {why}; set TMPDIR to a place with room", dir.display());
-            NodeError::new(FailureKind::TargetRefused, text)
+            RequestError::new(FailureKind::TargetRefused, text)
         };
         DirBuilder::new().mode(0o700).create(&dir).map_err(|e| failed(e.to_string()))?;
         let root = Arc::new(Root::open(&dir).map_err(|e| failed(e.to_string()))?);
@@ -236,9 +236,9 @@ impl Spool {
     }
 
     /// Writes what was received to standard output.
-    pub(super) fn emit(&self) -> Result<(), NodeError> {
+    pub(super) fn emit(&self) -> Result<(), RequestError> {
         let failed = |e: io::Error| {
-            NodeError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
+            RequestError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
         };
         let path = self.dir.join("out");
         let mut file = std::fs::File::open(&path).map_err(failed)?;

@@ -12,7 +12,9 @@ use crate::cp;
 use packtrain_hops::route::Routes;
 use packtrain_runtime::pack::Unpacked;
 use packtrain_runtime::source;
-use packtrain_service::{CpRequest, Location, NodeError, Notice, NoticeLevel, Outcome, Reporter};
+use packtrain_service::{
+    CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError,
+};
 
 /// What `claim` is asked for.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ pub struct ClaimRequest {
 ///
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
-pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome, NodeError> {
+pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     let ticket = &request.ticket;
     let known = ticket.plan.depots().iter().map(|one| &one.place);
     if let Some(at) = &request.at
@@ -44,11 +46,11 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
     {
         let known: Vec<String> = known.map(ToString::to_string).collect();
         let text = format!("{at} is not a depot of this ticket: {}", known.join(", "));
-        return Err(NodeError::new(FailureKind::Usage, text));
+        return Err(RequestError::new(FailureKind::Usage, text));
     }
     if request.release && request.copy.options.dry_run {
         let text = "a dry run copies nothing, so nothing is released: leave out one of them";
-        return Err(NodeError::new(FailureKind::Usage, text));
+        return Err(RequestError::new(FailureKind::Usage, text));
     }
     let mut copy = request.copy.clone();
     copy.sources = vec![Location::Local(format!("session {}", ticket.session()).into_bytes())];
@@ -63,7 +65,7 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
         for text in packed_said(&fetch) {
             reporter.notice(&Notice::new(NoticeLevel::Warning, text));
         }
-        let unpacked = opened.map_err(NodeError::from)?;
+        let unpacked = opened.map_err(RequestError::from)?;
         let sources = unpacked.sources();
         cp::claimed(&copy, source::SourceSpec::Kept(unpacked), sources, reporter)
     })?;

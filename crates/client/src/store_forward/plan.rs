@@ -8,9 +8,9 @@ use packtrain_session::spool::Policy;
 use packtrain_session::{Place, PlaceError};
 
 /// The most depots one behind the other.
-const MOST_CHAIN: usize = 8;
+const MAX_CHAIN: usize = 8;
 /// The most depots of a tree.
-const MOST_TREE: usize = 32;
+const MAX_TREE: usize = 32;
 
 /// A depot of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum PlanError {
     )]
     Shape,
     /// Too many.
-    #[error("at most {MOST_CHAIN} depots one behind the other and {MOST_TREE} in a tree")]
+    #[error("at most {MAX_CHAIN} depots one behind the other and {MAX_TREE} in a tree")]
     Many,
     /// One that is there twice.
     #[error("{0} is there twice: name each depot once")]
@@ -67,7 +67,7 @@ impl DepotPlan {
 
     fn checked(self) -> Result<Self, PlanError> {
         let depots = &self.depots;
-        let most = if self.tree { MOST_TREE } else { MOST_CHAIN };
+        let most = if self.tree { MAX_TREE } else { MAX_CHAIN };
         if depots.len() > most {
             return Err(PlanError::Many);
         }
@@ -201,7 +201,7 @@ impl FromStr for DepotPlan {
             }
             rest = behind.get(1..).unwrap_or_default();
             // What would have to be in memory is bounded by the text.
-            if depots.len() > MOST_TREE {
+            if depots.len() > MAX_TREE {
                 return Err(PlanError::Many);
             }
         }

@@ -26,14 +26,15 @@ use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
 use packtrain_service::{HistoryConfig, history};
 use packtrain_service::{
-    NodeError, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, StopHandle, TransportShare,
+    Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError, StopHandle,
+    TransportShare,
 };
 use produce::{Produced, Record, produce};
 
 /// Records that are on the way and not safe yet: 64 MiB. They are kept to be sent again.
 const WINDOW: usize = 256;
 /// The longest wait for a depot that says when to come again.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// How often somebody who waits looks around.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -77,7 +78,7 @@ pub struct Sent {
 ///
 /// # Errors
 /// What failed before anything was sent; later failures are in the outcome.
-pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
+pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, RequestError> {
     let mut row = account::row(request);
     let mut result = deposit(request, reporter);
     match &mut result {
@@ -93,7 +94,7 @@ pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Node
     result
 }
 
-fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeError> {
+fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, RequestError> {
     let begun = clock::now();
     let spec = match request.sources.as_slice() {
         [] => SourceSpec::Stdin(request.name.clone()),
@@ -103,7 +104,7 @@ fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, NodeE
     let collected = collect(spec, &request.options)?;
     let sources = u32::try_from(request.sources.len().max(1)).unwrap_or(u32::MAX);
     let packed = Packed::new(&collected.entries, sources)
-        .ok_or_else(|| NodeError::new(FailureKind::Usage, "more than a session can hold"))?;
+        .ok_or_else(|| RequestError::new(FailureKind::Usage, "more than a session can hold"))?;
     let ticket = ticket(request, &packed, &identity)?;
     let mut outcome = Outcome { transport: "depots".to_owned(), ..Outcome::default() };
     let produced = Arc::new(Mutex::new(Produced::default()));
@@ -182,8 +183,8 @@ fn ticket(
     request: &SendRequest,
     packed: &Packed,
     identity: &Identity,
-) -> Result<ClaimTicket, NodeError> {
-    let usage = |text: String| NodeError::new(FailureKind::Usage, text);
+) -> Result<ClaimTicket, RequestError> {
+    let usage = |text: String| RequestError::new(FailureKind::Usage, text);
     let path = request.ticket.as_deref();
     let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
     let failed = |e: std::io::Error| usage(format!("{shown}: {e}; choose another"));
@@ -290,7 +291,7 @@ impl Sender<'_> {
                 return Err(failure);
             }
             let pause = Duration::from_secs(1 << tries.min(5));
-            let pause = error.wait().unwrap_or_default().max(pause).min(LONGEST);
+            let pause = error.wait().unwrap_or_default().max(pause).min(MAX_PAUSE);
             if self.has_nothing_to_send() {
                 // A depot closes what is silent for long: nothing is lost by it.
                 self.say(format!("{}; connecting again in {pause}", failure.text));

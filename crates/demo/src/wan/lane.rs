@@ -13,13 +13,13 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::near::{self, Ran};
 use super::show::Bar;
 use crate::failed;
-use packtrain_service::{NodeError, StopHandle};
+use packtrain_service::{RequestError, StopHandle};
 
 /// A mover is stopped after this.
 pub(super) const LIMIT: Duration = Duration::from_secs(25);
 /// Emulation and far end may take this long to come up.
 const START: Duration = Duration::from_secs(15);
-pub(super) const LOOK: StdDuration = StdDuration::from_millis(100);
+pub(super) const SAMPLE_INTERVAL: StdDuration = StdDuration::from_millis(100);
 
 /// The path that every mover gets, each its own.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Lane<'_> {
         &self,
         mover: &Mover,
         bar: &mut Bar,
-    ) -> Result<Result<Moved, String>, NodeError> {
+    ) -> Result<Result<Moved, String>, RequestError> {
         let target = self.target(mover.name);
         fs::create_dir_all(&target).map_err(failed("the target"))?;
         let out = self.place.join(format!("{}.out", mover.name));
@@ -185,7 +185,7 @@ impl Lane<'_> {
             if running.0.try_wait().map_err(|_| ())?.is_some() && !near::result(out).exists() {
                 return Err(());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SAMPLE_INTERVAL);
         }
     }
 }

@@ -12,8 +12,8 @@ use packtrain_os::clock;
 use serde::{Deserialize, Serialize};
 
 /// How long the far end may take to come up.
-const PATIENCE: u32 = 200;
-const LOOK: StdDuration = StdDuration::from_millis(50);
+const MAX_TRIES: u32 = 200;
+const POLL_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
 /// What to run, and what to wait for.
 #[derive(Clone, Debug)]
@@ -71,15 +71,15 @@ pub(super) fn run(request: &NearRequest) -> io::Result<i32> {
 }
 
 fn wait(request: &NearRequest) -> io::Result<()> {
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_TRIES {
         let there = request
             .file
             .as_ref()
             .is_none_or(|file| fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
-        if there && TcpStream::connect_timeout(&request.address, LOOK * 20).is_ok() {
+        if there && TcpStream::connect_timeout(&request.address, POLL_INTERVAL * 20).is_ok() {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let text = format!("the far end did not come up at {}", request.address);
     Err(io::Error::new(io::ErrorKind::TimedOut, text))

@@ -15,7 +15,7 @@ use packtrain_net::tcp::tune::set_congestion;
 /// kernel counts twice what it holds.
 const BUFFER: &str = "4096 131072 67108864";
 /// No name on the wire is longer.
-const LONGEST_NAME: usize = 4_096;
+const MAX_NAME: usize = 4_096;
 
 /// Sends the files below `dir` to `to` with the congestion control `cc`.
 ///
@@ -96,11 +96,11 @@ fn name(input: &mut impl Read) -> io::Result<Option<PathBuf>> {
     if len == 0 {
         return Ok(None);
     }
-    let mut bytes = vec![0; len.min(LONGEST_NAME)];
+    let mut bytes = vec![0; len.min(MAX_NAME)];
     input.read_exact(&mut bytes)?;
     let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
     let plain = path.components().all(|c| matches!(c, Component::Normal(_)));
-    if !plain || len > LONGEST_NAME {
+    if !plain || len > MAX_NAME {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a name that leads elsewhere"));
     }
     Ok(Some(path))

@@ -22,15 +22,15 @@ use packtrain_identity::statefile;
 /// How often connections are looked at.
 pub(crate) const SAMPLE: Duration = Duration::from_secs(2);
 /// Neighbours that something is known of; of more the one unheard of for longest goes.
-const MOST: usize = 256;
+const MAX_SENSORS: usize = 256;
 /// Connections that are looked at.
-const MOST_WATCHED: usize = 4096;
+const MAX_WATCHED: usize = 4096;
 /// Less than this within an interval says nothing of the hop.
 const LEAST: ByteCount = ByteCount(256 << 10);
 /// Held back by the other side for this part of the time, it is not the hop.
 const LIMITED: f64 = 0.5;
 /// A file of measurements is never longer.
-const LONGEST: usize = 16 << 20;
+const MAX_PROBE_BYTES: usize = 16 << 20;
 /// The port of a place that stands for all ports of its host.
 const ANY: u16 = 1;
 
@@ -80,9 +80,9 @@ impl Sensors {
     /// What an earlier run knew; a file that cannot be read is as good as none.
     pub(crate) fn load(path: Option<PathBuf>) -> Self {
         let text = path.as_deref().and_then(|path| statefile::read(path).ok().flatten());
-        let text = text.filter(|text| text.len() <= LONGEST).unwrap_or_default();
+        let text = text.filter(|text| text.len() <= MAX_PROBE_BYTES).unwrap_or_default();
         let stored: Vec<Stored> = serde_json::from_str(&text).unwrap_or_default();
-        let series = stored.into_iter().take(MOST).filter_map(|one| {
+        let series = stored.into_iter().take(MAX_SENSORS).filter_map(|one| {
             let old = one.samples.len().saturating_sub(KEPT);
             Some((one.to.parse().ok()?, Series::of(one.samples.into_iter().skip(old))))
         });
@@ -116,7 +116,7 @@ impl Sensors {
     fn watch(&self, to: Place, socket: &impl AsFd) -> Option<Watch<'_>> {
         let socket = socket.as_fd().try_clone_to_owned().ok()?;
         let mut inner = self.lock();
-        if inner.watched.len() >= MOST_WATCHED {
+        if inner.watched.len() >= MAX_WATCHED {
             return None;
         }
         let number = inner.next;
@@ -210,7 +210,7 @@ impl Inner {
     fn learn(&mut self, to: Place, sample: Sample) {
         self.changed = true;
         self.series.entry(to).or_default().learn(sample);
-        if self.series.len() > MOST {
+        if self.series.len() > MAX_SENSORS {
             let newest = |series: &Series| series.newest().map(|sample| sample.at);
             let oldest = self.series.iter().min_by_key(|(_, series)| newest(series));
             if let Some(oldest) = oldest.map(|(place, _)| place.clone()) {
@@ -340,7 +340,7 @@ mod tests {
         assert!(peer.interval.0 <= peer.rate && peer.rate <= peer.interval.1);
         assert_eq!((peer.age, peer.lost_ppm), (Duration::from_secs(11), 100));
         assert!(peer.each < peer.rate);
-        assert!(again.lock().series.len() <= MOST);
+        assert!(again.lock().series.len() <= MAX_SENSORS);
         assert_eq!(again.report(now, &Host::parse("x.example").unwrap()).len(), 1);
         let points = again.points(&Host::parse("d2.example").unwrap());
         assert_eq!(points.len(), KEPT);

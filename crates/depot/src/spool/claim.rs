@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::Depot;
-use super::super::relay::{Ended, Flow, Known, Seat, once, refusal};
+use super::super::relay::{Ended, Flow, Known, SessionPermit, once, refusal};
 use super::{Kept, Spool, disk_failed, tell};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
@@ -52,7 +52,7 @@ pub(crate) async fn claim(
     let (kept, claim) = judge(spool, &header)?;
     *pending = None;
     known.to = format!("claim of {}", kept.id);
-    let seat = Seat::take(depot, PublicKey(header.sender), flow, 0)?;
+    let seat = SessionPermit::take(depot, PublicKey(header.sender), flow, 0)?;
     // Remembered only while there is a seat, and for each session by itself.
     once(&kept.claims, &header, 0)?;
     flow.touch();

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
-use super::super::relay::{Ended, Flow, Known, Seat, let_in, refusal};
-use super::bringers::Bringing;
+use super::super::relay::{Ended, Flow, Known, SessionPermit, let_in, refusal};
+use super::depositors::Bringing;
 use super::store::Appended;
 use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
@@ -121,11 +121,11 @@ pub(crate) async fn deposit(
         "spool {}",
         super::files::directory(&spool.settings.dir, session_of(&head)).display()
     );
-    let seat = Seat::take(depot, key, flow, usize::from(node)).map_err(refused)?;
+    let seat = SessionPermit::take(depot, key, flow, usize::from(node)).map_err(refused)?;
     flow.touch();
     let kept =
         tokio::task::block_in_place(|| spool.admit(head)).map_err(Ended::from).map_err(refused)?;
-    let mut bringing = kept.bringers.join();
+    let mut bringing = kept.depositors.join();
     let displaced = bringing.left();
     forward::start(depot, spool, &kept);
     socket.write_all(&Answer::Accepted.write()).await?;

@@ -10,10 +10,10 @@ use packtrain_units::Time;
 use tokio::sync::oneshot;
 
 /// Connections of one session: that of who brings it now, and one that nobody has noticed to be dead.
-const MOST: usize = 2;
+const MAX_PER_SESSION: usize = 2;
 
 #[derive(Debug, Default)]
-pub(super) struct Bringers(Mutex<All>);
+pub(super) struct Depositors(Mutex<All>);
 
 #[derive(Debug, Default)]
 struct All {
@@ -33,12 +33,12 @@ struct Bringer {
 /// One connection's place, given up with it.
 #[derive(Debug)]
 pub(super) struct Bringing<'a> {
-    bringers: &'a Bringers,
+    depositors: &'a Depositors,
     number: u64,
     leave: Option<oneshot::Receiver<()>>,
 }
 
-impl Bringers {
+impl Depositors {
     fn all(&self) -> MutexGuard<'_, All> {
         self.0.lock()
     }
@@ -46,7 +46,7 @@ impl Bringers {
     /// Takes a place, perhaps another's.
     pub(super) fn join(&self) -> Bringing<'_> {
         let mut all = self.all();
-        if all.here.len() >= MOST {
+        if all.here.len() >= MAX_PER_SESSION {
             let idle = all.here.iter().enumerate().min_by_key(|(_, one)| (one.brought, one.number));
             let idle = idle.map(|(at, _)| at);
             idle.map(|at| all.here.remove(at));
@@ -55,14 +55,14 @@ impl Bringers {
         all.next += 1;
         let (stay, leave) = oneshot::channel();
         all.here.push(Bringer { number, brought: None, _stay: stay });
-        Bringing { bringers: self, number, leave: Some(leave) }
+        Bringing { depositors: self, number, leave: Some(leave) }
     }
 }
 
 impl Bringing<'_> {
     /// It brought a record that was not here.
     pub(super) fn brought(&self, now: Time) {
-        let mut all = self.bringers.all();
+        let mut all = self.depositors.all();
         if let Some(own) = all.here.iter_mut().find(|one| one.number == self.number) {
             own.brought = Some(now);
         }
@@ -82,7 +82,7 @@ impl Bringing<'_> {
 
 impl Drop for Bringing<'_> {
     fn drop(&mut self) {
-        self.bringers.all().here.retain(|one| one.number != self.number);
+        self.depositors.all().here.retain(|one| one.number != self.number);
     }
 }
 
@@ -99,20 +99,20 @@ mod tests {
 
     #[test]
     fn who_brings_stays_however_many_come() {
-        let bringers = Bringers::default();
-        let mut sender = bringers.join();
+        let depositors = Depositors::default();
+        let mut sender = depositors.join();
         sender.brought(Time::ZERO + Duration::from_secs(1));
-        let mut replays: Vec<_> = (0..100).map(|_| bringers.join()).collect();
+        let mut replays: Vec<_> = (0..100).map(|_| depositors.join()).collect();
         assert!(!is_left(&mut sender));
         let (last, before) = replays.split_last_mut().expect("some");
         assert!(!is_left(last) && before.iter_mut().all(is_left));
         // Who comes back finds a place, although its old connection is not known to be dead.
-        let mut again = bringers.join();
+        let mut again = depositors.join();
         assert!(is_left(last) && !is_left(&mut sender));
         again.brought(Time::ZERO + Duration::from_secs(2));
-        let _third = bringers.join();
+        let _third = depositors.join();
         assert!(is_left(&mut sender) && !is_left(&mut again));
         drop(replays);
-        assert_eq!(bringers.all().here.len(), 2);
+        assert_eq!(depositors.all().here.len(), 2);
     }
 }

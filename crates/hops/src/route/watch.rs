@@ -22,14 +22,14 @@ use crate as hops;
 use crate::{Carrier, read_answer, write_all};
 
 /// How often it is looked at.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Silence on all connections after which depots are asked.
 const QUIET: Duration = Duration::from_millis(1500);
 /// How long an echo may take, and in round trips to the first depot, whichever is more.
 const ECHO: Duration = Duration::from_millis(2500);
 const ECHO_RTTS: u64 = 8;
 /// The longest wait between two questions while nothing comes.
-const LONGEST: Duration = Duration::from_secs(8);
+const MAX_WAIT: Duration = Duration::from_secs(8);
 /// What an audit sends over each part of the route, in pieces of this size.
 const AUDIT: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
@@ -59,7 +59,7 @@ impl Route {
         tokio::spawn(async move {
             let (mut before, mut heard, mut wait) = (0, clock::now(), QUIET);
             loop {
-                tokio::time::sleep(LOOK.to_std()).await;
+                tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
                 let Some(route) = weak.upgrade() else { return };
                 if route.pulse.is_corrupted() && !route.is_direct() {
                     route.auditing.store(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Route {
                 // It may have moved on meanwhile.
                 match frozen.filter(|_| route.pulse.received() == before) {
                     Some(depot) => route.frozen(depot, clock::now().since(heard)),
-                    None => (heard, wait) = (clock::now(), (wait * 2).min(LONGEST)),
+                    None => (heard, wait) = (clock::now(), (wait * 2).min(MAX_WAIT)),
                 }
             }
         });

@@ -27,7 +27,7 @@ const RECEIVE_TURN: usize = 4;
 /// How old the published counters may be.
 const PUBLISH: Duration = Duration::from_millis(20);
 /// How often the buffers are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a closing flow may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Turns in a row in which the engine asked for another at once and nothing came of it, after
@@ -40,7 +40,7 @@ const SAY_AGAIN: Duration = Duration::from_millis(5);
 /// How little.
 const BREATH: Duration = Duration::from_micros(50);
 /// The longest sleep: nothing depends on it.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 pub(super) struct Driver<P, Q> {
     lanes: Vec<Lane>,
@@ -323,7 +323,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         if now >= self.published + PUBLISH {
             self.publish(now);
         }
-        if now < self.looked + LOOK {
+        if now < self.looked + CHECK_INTERVAL {
             return;
         }
         self.looked = now;
@@ -352,6 +352,6 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         let goodbye = self.closing.unwrap_or(Time::MAX);
         let publish = if self.dirty { self.published + PUBLISH } else { Time::MAX };
         let again = if self.held_back { now + SAY_AGAIN } else { Time::MAX };
-        engine.min(again).min(goodbye).min(publish).min(now + LONGEST)
+        engine.min(again).min(goodbye).min(publish).min(now + MAX_SLEEP)
     }
 }

@@ -15,7 +15,7 @@ use packtrain_units::Duration;
 
 /// Windows that may wait for the thread. One that finds no place is not judged, which a
 /// controller takes for the network's doing.
-const MOST: usize = 4;
+const MAX_WAITING: usize = 4;
 
 /// The way to the thread and back.
 type Ways = (Sender<LossWindow>, Receiver<(LossWindow, Verdict)>);
@@ -70,8 +70,8 @@ impl Judge {
 
 /// The thread ends when the network thread has gone.
 fn start(waker: Waker, spent: Arc<Spent>) -> Option<Ways> {
-    let (to, windows) = bounded::<LossWindow>(MOST);
-    let (verdicts, from) = bounded(MOST);
+    let (to, windows) = bounded::<LossWindow>(MAX_WAITING);
+    let (verdicts, from) = bounded(MAX_WAITING);
     let work = move || {
         let mut classifier = Classifier::new(Model::builtin());
         for window in windows {

@@ -7,7 +7,7 @@ use super::Room;
 use crate::tcp::tune;
 
 /// Bytes moved before the kernel's buffers are looked at again.
-const LOOK: usize = 1 << 20;
+const CHECK_BYTES: usize = 1 << 20;
 
 /// Keeps the kernel's buffers of one direction within their part.
 ///
@@ -38,7 +38,7 @@ impl Outside {
         room: &impl Room,
     ) {
         self.moved += bytes;
-        if self.moved >= LOOK {
+        if self.moved >= CHECK_BYTES {
             self.moved = 0;
             self.look(from, to, room);
         }

@@ -14,7 +14,7 @@ use super::Room;
 /// The bytes of a block, which is what is lent at a time.
 pub const BLOCK: usize = 64 << 10;
 /// Blocks written at a time.
-const MOST_SLICES: usize = 16;
+const MAX_SLICES: usize = 16;
 
 struct Block {
     bytes: Box<[u8]>,
@@ -73,7 +73,7 @@ impl<'a, R: Room> Store<'a, R> {
 
     /// Writes once.
     pub(super) fn write(&mut self, to: &TcpStream) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); MOST_SLICES];
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
         for (slice, block) in slices.iter_mut().zip(&self.blocks) {
             *slice = IoSlice::new(&block.bytes[block.begin..block.end]);

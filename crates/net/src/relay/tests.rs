@@ -90,7 +90,7 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 /// Everything goes through both ways, and each way ends by itself.
-async fn both_ways(way: Way, each: usize) {
+async fn both_ways(way: RelayMode, each: usize) {
     let (mut left, inner_left) = pair().await;
     let (inner_right, mut right) = pair().await;
     let (up, down) = (Lender::new(each), Lender::new(each));
@@ -136,19 +136,19 @@ async fn both_ways(way: Way, each: usize) {
 
 #[tokio::test]
 async fn spliced_both_ways() {
-    both_ways(Way::Splice, 64 << 10).await;
-    both_ways(Way::Splice, 777).await;
+    both_ways(RelayMode::Splice, 64 << 10).await;
+    both_ways(RelayMode::Splice, 777).await;
 }
 
 #[tokio::test]
 async fn copied_both_ways() {
-    both_ways(Way::Copy, 64 << 10).await;
-    both_ways(Way::Copy, 777).await;
+    both_ways(RelayMode::Copy, 64 << 10).await;
+    both_ways(RelayMode::Copy, 777).await;
 }
 
 #[tokio::test]
 async fn who_does_not_read_stops_who_writes() {
-    for way in [Way::Splice, Way::Copy] {
+    for way in [RelayMode::Splice, RelayMode::Copy] {
         let (left, inner_left) = pair().await;
         let (inner_right, right) = pair().await;
         for socket in [&inner_left, &inner_right, &right] {
@@ -183,7 +183,7 @@ async fn a_connection_that_breaks_is_an_error_and_not_an_end() {
     let lender = Lender::new(4096);
     cut(&left);
     drop(left);
-    let broken = pump(&inner_left, &inner_right, Way::Splice, &lender).await;
+    let broken = pump(&inner_left, &inner_right, RelayMode::Splice, &lender).await;
     assert!(broken.is_err(), "{broken:?}");
     cut(&inner_right);
     drop(inner_right);
@@ -195,7 +195,9 @@ async fn a_connection_that_breaks_is_an_error_and_not_an_end() {
 /// comes in its order.
 #[tokio::test]
 async fn what_comes_while_a_hop_is_slow_waits() {
-    for (way, each) in [(Way::Splice, 64 << 10), (Way::Splice, 777), (Way::Copy, 4096)] {
+    for (way, each) in
+        [(RelayMode::Splice, 64 << 10), (RelayMode::Splice, 777), (RelayMode::Copy, 4096)]
+    {
         let (mut left, inner_left) = pair().await;
         let (inner_right, mut right) = pair().await;
         for socket in [&left, &inner_left, &inner_right, &right] {

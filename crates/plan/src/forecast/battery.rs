@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::method::{ALL, Forecaster, LONGEST, Method};
+use super::method::{ALL, Forecaster, MAX_WINDOW, Method};
 use super::score::{Measure, Score, Selector, Span};
 
 /// A number that cannot have been measured: negative, infinite or none.
@@ -70,7 +70,7 @@ impl Battery {
         let methods = ALL.map(|method| (Forecaster::new(method), Score::default())).to_vec();
         let selectors = Selector::all().map(|selector| (selector, Score::default())).collect();
         Self {
-            past: VecDeque::with_capacity(LONGEST),
+            past: VecDeque::with_capacity(MAX_WINDOW),
             methods,
             selectors,
             ratios: VecDeque::new(),
@@ -99,7 +99,7 @@ impl Battery {
         for (method, _) in &mut self.methods {
             method.learn(value, &self.past);
         }
-        if self.past.len() == LONGEST {
+        if self.past.len() == MAX_WINDOW {
             self.past.pop_front();
         }
         self.past.push_back(value);

@@ -116,16 +116,16 @@ pub struct Clique {
 }
 
 /// The most members.
-pub const MOST_MEMBERS: usize = 64;
+pub const MAX_MEMBERS: usize = 64;
 
 impl Clique {
     /// A member that begins now, at a place of the ring that all members order alike. It knows
     /// nothing of an earlier life.
     ///
     /// # Panics
-    /// The place is beyond the members, or there are more than [`MOST_MEMBERS`].
+    /// The place is beyond the members, or there are more than [`MAX_MEMBERS`].
     pub fn new(place: usize, members: usize, author: u64, timing: Timing, now: Time) -> Self {
-        assert!(place < members && members <= MOST_MEMBERS, "{place} of {members}");
+        assert!(place < members && members <= MAX_MEMBERS, "{place} of {members}");
         Self {
             place,
             members,

@@ -53,7 +53,7 @@ pub(super) const ALL: [Method; 18] = [
 ];
 
 /// Most measurements that a method looks back at.
-pub(super) const LONGEST: usize = 51;
+pub(super) const MAX_WINDOW: usize = 51;
 
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

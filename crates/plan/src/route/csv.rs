@@ -17,7 +17,7 @@ pub struct MatrixError {
 /// The column with the bandwidth through its row's host.
 const THROUGH: &str = "host";
 /// Most hosts in one table: as many edges as fit in 800 MB.
-const MOST_HOSTS: usize = 10_000;
+const MAX_HOSTS: usize = 10_000;
 /// The fastest edge that is not a slip of the pen: 1 Pbit/s.
 const FASTEST_MBPS: f64 = 1e9;
 
@@ -67,9 +67,9 @@ fn wrong(line: usize, what: String) -> MatrixError {
 /// The hosts of the first row.
 fn names(at: usize, head: &str) -> Result<Vec<String>, MatrixError> {
     let names: Vec<String> =
-        head.split(',').skip(1).take(MOST_HOSTS + 2).map(|name| clean(name).to_owned()).collect();
-    if names.len() > MOST_HOSTS + 1 {
-        return Err(wrong(at, format!("more than {MOST_HOSTS} hosts")));
+        head.split(',').skip(1).take(MAX_HOSTS + 2).map(|name| clean(name).to_owned()).collect();
+    if names.len() > MAX_HOSTS + 1 {
+        return Err(wrong(at, format!("more than {MAX_HOSTS} hosts")));
     }
     let mut sorted: Vec<&String> = names.iter().collect();
     sorted.sort();

@@ -45,13 +45,13 @@ const LEFT: ByteCount = ByteCount(1 << 30);
 /// Looks kept.
 const LOOKS: usize = 400;
 /// Sentences kept.
-const MOST_WORDS: usize = 60;
+const MAX_WORDS: usize = 60;
 
 /// A way, by its place in the list of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WayId(u8);
+pub struct PathId(u8);
 
-impl WayId {
+impl PathId {
     /// From end to end.
     pub const DIRECT: Self = Self(0);
 
@@ -100,12 +100,12 @@ pub struct Look<'a> {
 enum Phase {
     Direct,
     Trial {
-        way: WayId,
+        way: PathId,
         up: Option<Time>,
     },
     /// What only earlier transfers speak for is not `proven`: all direct streams stay for a while.
     Over {
-        way: WayId,
+        way: PathId,
         before: Option<DataRate>,
         proven: bool,
     },
@@ -113,28 +113,28 @@ enum Phase {
 
 /// The chooser.
 #[derive(Clone, Debug)]
-pub struct Pilot {
+pub struct PathSelector {
     ways: Vec<State>,
     phase: Phase,
     since: Time,
     began: Option<Time>,
     judged: Time,
     /// A way whose streams stay until others have taken over.
-    leaving: Option<WayId>,
-    cut: Vec<WayId>,
+    leaving: Option<PathId>,
+    cut: Vec<PathId>,
     rtt: Duration,
     last: Option<Time>,
     words: Vec<String>,
     said: String,
 }
 
-impl Default for Pilot {
+impl Default for PathSelector {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Pilot {
+impl PathSelector {
     /// One that knows the direct way only.
     pub fn new() -> Self {
         Self {
@@ -153,21 +153,21 @@ impl Pilot {
     }
 
     /// A way over depots. There are 255 at most; more are not taken, and are the direct one.
-    pub fn add(&mut self, name: String) -> WayId {
-        let Ok(number) = u8::try_from(self.ways.len()) else { return WayId::DIRECT };
+    pub fn add(&mut self, name: String) -> PathId {
+        let Ok(number) = u8::try_from(self.ways.len()) else { return PathId::DIRECT };
         self.ways.push(State::new(name, Vec::new()));
-        WayId(number)
+        PathId(number)
     }
 
     /// Says how long a round trip of each hop of a way is.
-    pub fn set_hops(&mut self, way: WayId, hops: Vec<Duration>) {
+    pub fn set_hops(&mut self, way: PathId, hops: Vec<Duration>) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.hops = hops;
         }
     }
 
     /// Says what all streams of a transfer together are expected to move over a way.
-    pub fn set_forecast(&mut self, way: WayId, forecast: Forecasted) {
+    pub fn set_forecast(&mut self, way: PathId, forecast: Forecasted) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.forecast = Some(forecast);
         }
@@ -175,7 +175,7 @@ impl Pilot {
 
     /// Says what a part of a way gave all streams of somebody, and one of them: what more streams
     /// had there each. No more is expected of the way.
-    pub fn set_cap(&mut self, way: WayId, all: Forecasted, each: DataRate) {
+    pub fn set_cap(&mut self, way: PathId, all: Forecasted, each: DataRate) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.cap = Some((all, each));
         }
@@ -192,24 +192,24 @@ impl Pilot {
     }
 
     /// The way that most streams are to take.
-    pub fn current(&self) -> WayId {
+    pub fn current(&self) -> PathId {
         match self.phase {
             Phase::Over { way, .. } => way,
-            Phase::Direct | Phase::Trial { .. } => WayId::DIRECT,
+            Phase::Direct | Phase::Trial { .. } => PathId::DIRECT,
         }
     }
 
     /// How many streams a way is to have, of so many wanted.
-    pub fn target(&self, way: WayId, wanted: u32) -> u32 {
-        let there = |way: WayId| self.ways.get(way.index()).map_or(0, |state| state.streams);
+    pub fn target(&self, way: PathId, wanted: u32) -> u32 {
+        let there = |way: PathId| self.ways.get(way.index()).map_or(0, |state| state.streams);
         let wanted = wanted.max(1);
         match self.phase {
-            Phase::Direct | Phase::Trial { .. } if way == WayId::DIRECT => wanted,
+            Phase::Direct | Phase::Trial { .. } if way == PathId::DIRECT => wanted,
             Phase::Trial { way: tried, .. } if way == tried => trial(wanted),
             Phase::Over { way: taken, .. } if way == taken => wanted,
-            Phase::Over { proven: false, .. } if way == WayId::DIRECT => wanted,
+            Phase::Over { proven: false, .. } if way == PathId::DIRECT => wanted,
             // One stays to compare with, the others as long as they are needed.
-            Phase::Over { way: taken, .. } if way == WayId::DIRECT => {
+            Phase::Over { way: taken, .. } if way == PathId::DIRECT => {
                 wanted.saturating_sub(there(taken)).max(1)
             }
             _ if self.leaving == Some(way) => {
@@ -220,7 +220,7 @@ impl Pilot {
     }
 
     /// A way whose streams are to be given up now, whatever they have under way.
-    pub fn poll_cut(&mut self) -> Option<WayId> {
+    pub fn poll_cut(&mut self) -> Option<PathId> {
         self.cut.pop()
     }
 
@@ -230,19 +230,19 @@ impl Pilot {
     }
 
     /// What a way moved while nothing was rising, and in how long.
-    pub fn steady(&self, way: WayId) -> Option<(DataRate, Duration)> {
+    pub fn steady(&self, way: PathId) -> Option<(DataRate, Duration)> {
         let (bytes, span) = self.ways.get(way.index())?.steady;
         let some = span >= SPAN_LEAST && bytes > 0;
         some.then(|| (DataRate::from_bytes_over(ByteCount(bytes), span), span))
     }
 
     /// What a way is called: `direct`, or its depots.
-    pub fn name(&self, way: WayId) -> &str {
+    pub fn name(&self, way: PathId) -> &str {
         self.ways.get(way.index()).map_or("", |state| &state.name)
     }
 
     /// A way does not come about, breaks or stands still.
-    pub fn failed(&mut self, now: Time, way: WayId, why: &str) {
+    pub fn failed(&mut self, now: Time, way: PathId, why: &str) {
         let Some(state) = self.ways.get_mut(way.index()) else { return };
         if now < state.away_until {
             return;
@@ -255,7 +255,7 @@ impl Pilot {
         match self.phase {
             Phase::Trial { way: tried, .. } if tried == way => self.phase = Phase::Direct,
             Phase::Over { way: taken, .. } if taken == way => self.phase = Phase::Direct,
-            _ if way != WayId::DIRECT => {}
+            _ if way != PathId::DIRECT => {}
             Phase::Direct | Phase::Trial { .. } => {
                 // Whatever there is is better than a way that does not work.
                 let other = self.candidates(now).next();
@@ -302,7 +302,7 @@ impl Pilot {
         }
     }
 
-    fn tried(&self) -> Option<WayId> {
+    fn tried(&self) -> Option<PathId> {
         match self.phase {
             Phase::Direct => None,
             Phase::Trial { way, .. } | Phase::Over { way, .. } => Some(way),
@@ -343,10 +343,10 @@ impl Pilot {
     }
 
     /// Ways over depots that may be tried now.
-    fn candidates(&self, now: Time) -> impl Iterator<Item = WayId> + '_ {
+    fn candidates(&self, now: Time) -> impl Iterator<Item = PathId> + '_ {
         let ways = self.ways.iter().enumerate().skip(1);
         let there = ways.filter(move |(_, state)| now >= state.away_until);
-        there.filter_map(|(n, _)| u8::try_from(n).ok().map(WayId))
+        there.filter_map(|(n, _)| u8::try_from(n).ok().map(PathId))
     }
 
     /// What the direct way is expected to move, and whether it was seen doing so just now.
@@ -364,7 +364,7 @@ impl Pilot {
     fn expected(
         &self,
         look: &Look<'_>,
-        way: WayId,
+        way: PathId,
         direct: Forecasted,
     ) -> Option<(Forecasted, bool)> {
         let state = self.ways.get(way.index())?;
@@ -394,7 +394,7 @@ impl Pilot {
         let now = look.now;
         let Some((direct, live)) = self.expected_direct(look) else { return };
         let left = look.left.unwrap_or(LEFT);
-        let mut best: Option<(WayId, Forecasted, bool, Choice)> = None;
+        let mut best: Option<(PathId, Forecasted, bool, Choice)> = None;
         for way in self.candidates(now) {
             let Some((expected, known)) = self.expected(look, way, direct) else { continue };
             let hop = self.ways[way.index()].hops.first().copied().unwrap_or(look.rtt);
@@ -433,7 +433,7 @@ impl Pilot {
         }
     }
 
-    fn trial(&mut self, look: &Look<'_>, way: WayId, up: Option<Time>) {
+    fn trial(&mut self, look: &Look<'_>, way: PathId, up: Option<Time>) {
         let now = look.now;
         let Some(up) = up.or_else(|| (seen(look, way).streams > 0).then_some(now)) else {
             if now.since(self.since) >= COMES {
@@ -446,10 +446,10 @@ impl Pilot {
         if now.since(up) < self.rise() + span {
             return;
         }
-        let each = |way: WayId| self.ways[way.index()].each(now, span).unwrap_or(0.0);
+        let each = |way: PathId| self.ways[way.index()].each(now, span).unwrap_or(0.0);
         // One that was lucky at first and is slow now does not count as what it was.
         let lately = self.ways[way.index()].each(now, span / 2).unwrap_or(0.0);
-        let (tried, direct) = (each(way).min(lately), each(WayId::DIRECT));
+        let (tried, direct) = (each(way).min(lately), each(PathId::DIRECT));
         let told = format!(
             "{}: a stream had {}, a direct one {}",
             self.name(way),
@@ -469,14 +469,14 @@ impl Pilot {
 
     /// Whether a way is now what it was for earlier transfers. Until that is seen nothing is given
     /// up for it.
-    fn prove(&mut self, look: &Look<'_>, way: WayId) {
+    fn prove(&mut self, look: &Look<'_>, way: PathId) {
         let (now, span) = (look.now, self.span());
         let waited = now.since(self.since);
         if seen(look, way).streams == 0 && waited >= COMES {
             return self.failed(now, way, "does not come about");
         }
-        let each = |way: WayId| self.ways[way.index()].each(now, span);
-        let (Some(taken), Some(direct)) = (each(way), each(WayId::DIRECT)) else { return };
+        let each = |way: PathId| self.ways[way.index()].each(now, span);
+        let (Some(taken), Some(direct)) = (each(way), each(PathId::DIRECT)) else { return };
         if waited < self.rise() + span {
             return;
         }
@@ -493,7 +493,7 @@ impl Pilot {
         self.go_direct(now, way);
     }
 
-    fn over(&mut self, look: &Look<'_>, way: WayId, before: Option<DataRate>) {
+    fn over(&mut self, look: &Look<'_>, way: PathId, before: Option<DataRate>) {
         let now = look.now;
         let span = self.span() * JUDGE;
         if now.since(self.since) < self.rise() + span || now.since(self.judged) < span {
@@ -517,11 +517,11 @@ impl Pilot {
         self.go_direct(now, way);
     }
 
-    fn go_over(&mut self, now: Time, way: WayId, before: Option<DataRate>, proven: bool) {
+    fn go_over(&mut self, now: Time, way: PathId, before: Option<DataRate>, proven: bool) {
         (self.phase, self.since, self.leaving) = (Phase::Over { way, before, proven }, now, None);
     }
 
-    fn go_direct(&mut self, now: Time, from: WayId) {
+    fn go_direct(&mut self, now: Time, from: PathId) {
         (self.phase, self.since, self.leaving) = (Phase::Direct, now, Some(from));
     }
 
@@ -535,14 +535,14 @@ impl Pilot {
 
     fn say(&mut self, now: Time, text: String) {
         self.said.clear();
-        if self.words.len() < MOST_WORDS {
+        if self.words.len() < MAX_WORDS {
             let at = self.began.map_or(0.0, |began| now.since(began).as_secs_f64());
             self.words.push(format!("after {at:.1} s: {text}"));
         }
     }
 }
 
-fn seen(look: &Look<'_>, way: WayId) -> Seen {
+fn seen(look: &Look<'_>, way: PathId) -> Seen {
     look.ways.get(way.index()).copied().unwrap_or_default()
 }
 
@@ -562,5 +562,5 @@ fn mbit(bps: f64) -> DataRate {
 }
 
 #[cfg(test)]
-#[path = "pilot_tests.rs"]
+#[path = "path_selector_tests.rs"]
 mod tests;

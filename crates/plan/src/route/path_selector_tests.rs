@@ -52,7 +52,7 @@ struct Came {
 
 impl World {
     /// Plays a transfer; without a pilot directly.
-    fn play(&self, mut pilot: Option<&mut Pilot>) -> Came {
+    fn play(&self, mut pilot: Option<&mut PathSelector>) -> Came {
         let count = self.ways.len();
         let mut rng = Rng::new(self.seed);
         let mut noise = vec![0.0f64; count];
@@ -70,7 +70,7 @@ impl World {
             }
             assert!(steps < 400_000, "it does not end");
             for (n, ages) in ages.iter_mut().enumerate() {
-                let id = WayId::numbered(n as u8);
+                let id = PathId::numbered(n as u8);
                 let wanted = match &pilot {
                     Some(pilot) => pilot.target(id, self.wanted) as usize,
                     None if n == 0 => self.wanted as usize,
@@ -129,8 +129,8 @@ impl World {
         }
     }
 
-    fn pilot(&self) -> Pilot {
-        let mut pilot = Pilot::new();
+    fn pilot(&self) -> PathSelector {
+        let mut pilot = PathSelector::new();
         for n in 1..self.ways.len() {
             let way = pilot.add(format!("d{n}:1"));
             pilot.set_hops(way, vec![self.rtt.mul_f64(0.5); 2]);
@@ -162,7 +162,7 @@ fn a_lossy_path_with_a_depot_half_way_is_left_for_it() {
     let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
     assert!(auto.over > 0.7, "{auto:?} {:#?}", pilot.reasons());
     assert!(auto.seconds < direct.seconds * 0.55, "{auto:?} {direct:?}");
-    assert!(pilot.steady(WayId::numbered(1)).is_some() && pilot.steady(WayId::DIRECT).is_some());
+    assert!(pilot.steady(PathId::numbered(1)).is_some() && pilot.steady(PathId::DIRECT).is_some());
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn sure_forecasts_are_followed_at_once_and_corrected() {
     for (gain, over) in [(3.0, true), (0.5, false)] {
         let world = World { size: 300_000_000, ..lossy(gain) };
         let mut pilot = world.pilot();
-        pilot.set_forecast(WayId::DIRECT, sure(14));
-        pilot.set_forecast(WayId::numbered(1), sure(40));
+        pilot.set_forecast(PathId::DIRECT, sure(14));
+        pilot.set_forecast(PathId::numbered(1), sure(40));
         let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
         assert!(pilot.reasons()[0].contains("taken"), "{:?}", pilot.reasons());
         assert_eq!(auto.over > 0.7, over, "{auto:?} {:#?}", pilot.reasons());
@@ -218,8 +218,8 @@ fn a_bad_depot_costs_no_more_than_a_part_of_a_trial() {
                 world.fates = vec![Fate::Works, fate];
                 let mut pilot = world.pilot();
                 if known {
-                    pilot.set_forecast(WayId::DIRECT, sure(14 * u64::from(wanted)));
-                    pilot.set_forecast(WayId::numbered(1), sure(40 * u64::from(wanted)));
+                    pilot.set_forecast(PathId::DIRECT, sure(14 * u64::from(wanted)));
+                    pilot.set_forecast(PathId::numbered(1), sure(40 * u64::from(wanted)));
                 }
                 let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
                 let told = format!("{fate:?} {auto:?} {direct:?} {:#?}", pilot.reasons());
@@ -301,7 +301,7 @@ proptest! {
         events in proptest::collection::vec((event(), 1u64..4_000), 1..300),
         wanted in 1u32..65,
     ) {
-        let mut pilot = Pilot::new();
+        let mut pilot = PathSelector::new();
         for n in 0..3 {
             let way = pilot.add(format!("d{n}:1"));
             pilot.set_hops(way, vec![Duration::from_millis(20 * n); 2]);
@@ -314,7 +314,7 @@ proptest! {
                     let ways: Vec<Seen> = (0..4)
                         .map(|n| {
                             sums[n] += u64::from(delivered[n]);
-                            let way = WayId::numbered(n as u8);
+                            let way = PathId::numbered(n as u8);
                             let streams = pilot.target(way, wanted);
                             let frozen = frozen >> n & 1 == 1;
                             Seen { streams, delivered: ByteCount(sums[n]), frozen }
@@ -331,22 +331,22 @@ proptest! {
                     let look = Look { now, ways: &ways, wanted, rtt, limit, left, busy };
                     pilot.look(&look);
                 }
-                Event::Failed(way) => pilot.failed(now, WayId::numbered(way), "broke"),
+                Event::Failed(way) => pilot.failed(now, PathId::numbered(way), "broke"),
             }
             while pilot.poll_cut().is_some() {}
             let targets: Vec<u32> =
-                (0..4).map(|n| pilot.target(WayId::numbered(n), wanted)).collect();
+                (0..4).map(|n| pilot.target(PathId::numbered(n), wanted)).collect();
             prop_assert_eq!(targets[pilot.current().index()], wanted);
             prop_assert!(targets.iter().sum::<u32>() <= 3 * wanted, "{:?}", targets);
             prop_assert!(targets.iter().filter(|n| **n > 0).count() <= 3);
-            prop_assert!(pilot.reasons().len() <= MOST_WORDS);
+            prop_assert!(pilot.reasons().len() <= MAX_WORDS);
         }
     }
 }
 
 #[test]
 fn a_way_that_fails_is_left_for_a_while_and_longer_each_time() {
-    let mut pilot = Pilot::new();
+    let mut pilot = PathSelector::new();
     let way = pilot.add("d:1".to_owned());
     let at = |s: u64| Time::from_nanos(1) + Duration::from_secs(s);
     pilot.failed(at(1), way, "broke");
@@ -356,9 +356,9 @@ fn a_way_that_fails_is_left_for_a_while_and_longer_each_time() {
     pilot.failed(at(12), way, "broke");
     assert_eq!(pilot.candidates(at(25)).count(), 0);
     // The direct way does not work at all: a depot is better than nothing.
-    pilot.failed(at(40), WayId::DIRECT, "refused");
+    pilot.failed(at(40), PathId::DIRECT, "refused");
     assert_eq!(pilot.current(), way);
-    assert_eq!(pilot.target(WayId::DIRECT, 4), 4, "until the others are there");
+    assert_eq!(pilot.target(PathId::DIRECT, 4), 4, "until the others are there");
     pilot.failed(at(60), way, "broke");
-    assert_eq!(pilot.current(), WayId::DIRECT);
+    assert_eq!(pilot.current(), PathId::DIRECT);
 }

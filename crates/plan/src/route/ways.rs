@@ -5,7 +5,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::{HostId, Matrix, Tree, lasts};
 
 /// Most depots of a way: each is one more machine that can fail.
-const MOST_DEPOTS: usize = 3;
+const MAX_DEPOTS: usize = 3;
 
 /// What is to be sent, over what.
 #[derive(Clone, Copy)]
@@ -30,12 +30,12 @@ pub fn ways(task: &Task<'_>, trees: &[&Tree]) -> Vec<Vec<HostId>> {
     let mut found: Vec<Vec<HostId>> = Vec::new();
     for tree in trees.iter().filter(|tree| tree.source() == task.from) {
         let path = tree.path(task.to);
-        if (3..=MOST_DEPOTS + 2).contains(&path.len()) && !found.contains(&path) {
+        if (3..=MAX_DEPOTS + 2).contains(&path.len()) && !found.contains(&path) {
             found.push(path);
         }
     }
     let mut way = vec![task.from, task.to];
-    for _ in 0..MOST_DEPOTS {
+    for _ in 0..MAX_DEPOTS {
         let Some(longer) = task.best_longer(&way) else { break };
         way.clone_from(&longer);
         if !found.contains(&longer) {

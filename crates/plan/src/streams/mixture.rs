@@ -5,7 +5,7 @@ use super::residual::{self, Residual};
 use super::shapes::{self, Shape};
 
 /// More different numbers of streams than these are thinned out: the rest adds nothing but work.
-const MOST_POINTS: usize = 64;
+const MAX_POINTS: usize = 64;
 
 /// Shapes less likely than the likeliest by this factor are left out.
 const NEGLIGIBLE: f64 = 1e-5;
@@ -93,13 +93,13 @@ impl Mixture {
     }
 }
 
-/// At most [`MOST_POINTS`], evenly spread over the logarithm of the streams, ends included.
+/// At most [`MAX_POINTS`], evenly spread over the logarithm of the streams, ends included.
 fn thinned(points: &[Point]) -> Vec<Point> {
-    if points.len() <= MOST_POINTS {
+    if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let (first, last) = (points[0].ln_n, points[points.len() - 1].ln_n);
-    let step = (last - first) / (MOST_POINTS - 1) as f64;
+    let step = (last - first) / (MAX_POINTS - 1) as f64;
     let mut kept: Vec<Point> = Vec::new();
     for point in points {
         if point.ln_n >= first + step * kept.len() as f64 - 1e-9 {

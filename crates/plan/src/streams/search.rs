@@ -10,7 +10,7 @@
 use std::num::NonZeroU32;
 
 use super::curve::Curve;
-use super::models::{ALL, Invalid, MOST_ORDER, Model};
+use super::models::{ALL, Invalid, MAX_ORDER, Model};
 use super::point::Point;
 
 mod sieve;
@@ -63,7 +63,7 @@ fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
     let order = spread(points.len());
     let spread: Vec<Point> = order.iter().map(|at| points[*at]).collect();
     let mut best: Option<Found> = None;
-    let orders = if model == Model::LossRate { 2..=MOST_ORDER } else { 0..=0 };
+    let orders = if model == Model::LossRate { 2..=MAX_ORDER } else { 0..=0 };
     let mut tried = |from: &[Point], best: &mut Option<Found>| {
         for order in orders.clone() {
             consider(model, from, order, &spread, best);

@@ -10,10 +10,10 @@ const STREAMS: &str = "streams";
 const THROUGHPUT: &str = "throughput_mbps";
 
 /// More streams than these are a mistake.
-const MOST_STREAMS: u32 = 65_535;
+const MAX_STREAMS: u32 = 65_535;
 
 /// More lines than these are refused, so that a wrong file does not take all memory.
-const MOST_SAMPLES: usize = 1_000_000;
+const MAX_SAMPLES: usize = 1_000_000;
 
 /// What is wrong with a table, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +89,7 @@ pub fn samples_from_csv(text: &str) -> Result<Vec<Sample>, TableError> {
     let (streams_at, throughput_at) = (column(STREAMS)?, column(THROUGHPUT)?);
     let mut samples = Vec::new();
     for (line, text) in lines {
-        if samples.len() == MOST_SAMPLES {
+        if samples.len() == MAX_SAMPLES {
             return Err(TableError::TooMany { line });
         }
         let field = |at: usize, column| {
@@ -112,7 +112,7 @@ fn fields(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn streams(value: &str, line: usize) -> Result<NonZeroU32, TableError> {
-    let number = value.parse().ok().filter(|n| *n <= MOST_STREAMS).and_then(NonZeroU32::new);
+    let number = value.parse().ok().filter(|n| *n <= MAX_STREAMS).and_then(NonZeroU32::new);
     number.ok_or_else(|| TableError::Streams { line, value: shortened(value) })
 }
 
@@ -123,8 +123,8 @@ fn throughput(value: &str, line: usize) -> Result<packtrain_units::DataRate, Tab
 
 /// Enough of a value to recognise it.
 fn shortened(value: &str) -> String {
-    const MOST: usize = 40;
-    let mut short: String = value.chars().take(MOST).collect();
+    const MAX_TEXT: usize = 40;
+    let mut short: String = value.chars().take(MAX_TEXT).collect();
     if short.len() < value.len() {
         short.push_str("...");
     }

@@ -1,23 +1,23 @@
-//! What the end that knows the depots tells the one that sends: `Word::Ways`, in JSON.
+//! What the end that knows the depots tells the one that sends: `ControlMessage::CandidatePaths`, in JSON.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use packtrain_plan::route::{Forecasted, WayId};
+use packtrain_plan::route::{Forecasted, PathId};
 use packtrain_session::Place;
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-use super::{Beyond, Known, MOST_DEPOTS, Ways};
+use super::{Beyond, CandidatePaths, Known, MAX_DEPOTS};
 
 /// Words from another end are no longer than this.
-const LONGEST: usize = 16 << 10;
+const MAX_MESSAGE: usize = 16 << 10;
 /// A round trip from elsewhere is taken to be no longer than this.
-const LONGEST_RTT: Duration = Duration::from_secs(60);
+const MAX_RTT: Duration = Duration::from_secs(60);
 /// The same of rates.
-const MOST_RATE: DataRate = DataRate::from_bps(10_000_000_000_000);
+const MAX_RATE: DataRate = DataRate::from_bps(10_000_000_000_000);
 /// The same of a forecast's relative error.
-const MOST_ERROR: f64 = 100.0;
+const MAX_ERROR: f64 = 100.0;
 
 /// Everything that is known.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Rate {
     /// As a forecast, if it can be one.
     fn forecast(self) -> Option<Forecasted> {
         let sane = self.error.is_finite() && self.error >= 0.0;
-        let (rate, error) = (self.rate.min(MOST_RATE), self.error.min(MOST_ERROR));
+        let (rate, error) = (self.rate.min(MAX_RATE), self.error.min(MAX_ERROR));
         sane.then_some(Forecasted { rate, error })
     }
 }
@@ -64,20 +64,20 @@ impl Rate {
 impl Facts {
     /// Reads another end's; none if they are unintelligible.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let some = Some(bytes).filter(|bytes| bytes.len() <= LONGEST)?;
+        let some = Some(bytes).filter(|bytes| bytes.len() <= MAX_MESSAGE)?;
         let facts: Self = serde_json::from_slice(some).ok()?;
-        let fit = !facts.ways.is_empty() && facts.ways.len() <= MOST_DEPOTS;
+        let fit = !facts.ways.is_empty() && facts.ways.len() <= MAX_DEPOTS;
         fit.then_some(facts)
     }
 
     fn known(&self) -> Known {
         let mut known = Known::default();
         let direct = self.direct.and_then(Rate::forecast);
-        known.forecasts.extend(direct.map(|forecast| (WayId::DIRECT, forecast)));
+        known.forecasts.extend(direct.map(|forecast| (PathId::DIRECT, forecast)));
         for (n, fact) in self.ways.iter().enumerate() {
-            let way = WayId::numbered(n as u8 + 1);
-            let beyond = fact.beyond.map(|rtt| rtt.min(LONGEST_RTT));
-            known.near.extend(fact.near.map(|rtt| (way, rtt.min(LONGEST_RTT))));
+            let way = PathId::numbered(n as u8 + 1);
+            let beyond = fact.beyond.map(|rtt| rtt.min(MAX_RTT));
+            known.near.extend(fact.near.map(|rtt| (way, rtt.min(MAX_RTT))));
             known.beyond.extend(beyond.map(|rtt| (way, Beyond { rtt: Some(rtt), cap: None })));
             let earlier = fact.earlier.and_then(Rate::forecast);
             known.forecasts.extend(earlier.map(|forecast| (way, forecast)));
@@ -86,8 +86,8 @@ impl Facts {
     }
 }
 
-impl Ways {
-    /// Ways that the other end knows, by its word; none if that is unintelligible.
+impl CandidatePaths {
+    /// CandidatePaths that the other end knows, by its word; none if that is unintelligible.
     pub(crate) fn told_of(bytes: &[u8]) -> Option<Arc<Self>> {
         let facts = Facts::decode(bytes)?;
         let place = |fact: &Fact| fact.depot.parse::<Place>().ok();
@@ -122,9 +122,9 @@ impl Ways {
     /// What is known now, for the other end.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let known = self.known();
-        let earlier = |way: WayId| known.forecasts.get(&way).map(Rate::of);
+        let earlier = |way: PathId| known.forecasts.get(&way).map(Rate::of);
         let fact = |(n, name): (usize, &String)| {
-            let way = WayId::numbered(n as u8 + 1);
+            let way = PathId::numbered(n as u8 + 1);
             Fact {
                 depot: name.trim_start_matches("via ").to_owned(),
                 near: known.near.get(&way).copied(),
@@ -134,7 +134,7 @@ impl Ways {
         };
         let ways = self.names.iter().enumerate().map(fact).collect();
         // Plain values: this cannot fail.
-        serde_json::to_vec(&Facts { direct: earlier(WayId::DIRECT), ways }).unwrap_or_default()
+        serde_json::to_vec(&Facts { direct: earlier(PathId::DIRECT), ways }).unwrap_or_default()
     }
 }
 
@@ -142,24 +142,24 @@ impl Ways {
 mod tests {
     use super::*;
 
-    fn facts(text: &str) -> Option<Arc<Ways>> {
-        Ways::told_of(text.as_bytes())
+    fn facts(text: &str) -> Option<Arc<CandidatePaths>> {
+        CandidatePaths::told_of(text.as_bytes())
     }
 
     #[test]
     fn what_is_told_is_known_at_the_other_end() {
         let names = ["via d.example.org:7879", "via [2001:db8::1]:1"].map(str::to_owned);
-        let own = Ways { names: names.to_vec(), reach: None, known: Mutex::default() };
-        let told = Ways::told_of(&own.encode()).unwrap();
+        let own = CandidatePaths { names: names.to_vec(), reach: None, known: Mutex::default() };
+        let told = CandidatePaths::told_of(&own.encode()).unwrap();
         assert_eq!((told.names(), told.version()), (&names[..], 0));
-        let (one, two) = (WayId::numbered(1), WayId::numbered(2));
+        let (one, two) = (PathId::numbered(1), PathId::numbered(2));
         let rate = |mbps| Forecasted { rate: DataRate::from_mbps(mbps), error: 0.25 };
         {
             let mut known = own.known();
             known.near.insert(two, Duration::from_millis(7));
             let rtt = Some(Duration::from_millis(9));
             known.beyond.insert(two, Beyond { rtt, cap: Some((rate(3), DataRate::MAX)) });
-            known.forecasts.extend([(WayId::DIRECT, rate(10)), (one, rate(20))]);
+            known.forecasts.extend([(PathId::DIRECT, rate(10)), (one, rate(20))]);
         }
         told.learn(&own.encode());
         let known = told.known();
@@ -183,16 +183,16 @@ mod tests {
         ] {
             assert!(facts(text).is_none(), "{text}");
         }
-        let many = vec![r#"{"depot":"d:1"}"#; MOST_DEPOTS + 1].join(",");
+        let many = vec![r#"{"depot":"d:1"}"#; MAX_DEPOTS + 1].join(",");
         assert!(facts(&format!(r#"{{"ways":[{many}]}}"#)).is_none());
         let far = facts(
             r#"{"ways":[{"depot":"d:1","near":18446744073709551615,"later":[1],
                 "earlier":{"rate":18446744073709551615,"error":1e308}}]}"#,
         );
         let far = far.unwrap();
-        let way = WayId::numbered(1);
-        assert_eq!(far.known().near[&way], LONGEST_RTT);
-        assert_eq!(far.known().forecasts[&way], Forecasted { rate: MOST_RATE, error: MOST_ERROR });
+        let way = PathId::numbered(1);
+        assert_eq!(far.known().near[&way], MAX_RTT);
+        assert_eq!(far.known().forecasts[&way], Forecasted { rate: MAX_RATE, error: MAX_ERROR });
         far.learn(br#"{"ways":[{"depot":"d:1"},{"depot":"e:1"}]}"#);
         assert!(!far.known().near.is_empty(), "other ways than at first");
         far.learn(br#"{"ways":[{"depot":"d:1","earlier":{"error":-1}}]}"#);

@@ -12,7 +12,7 @@ use packtrain_service::CpuUse;
 use packtrain_service::evidence::{Cpu, HungryThread};
 
 /// Threads looked at, at most.
-const MOST_THREADS: usize = 256;
+const MAX_THREADS: usize = 256;
 /// How long sealing is tried.
 const SEALING: Duration = Duration::from_millis(4);
 
@@ -128,7 +128,7 @@ fn most<'a>(
 fn threads() -> Vec<(u32, String, u64, u64)> {
     let Ok(dir) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     dir.flatten()
-        .take(MOST_THREADS)
+        .take(MAX_THREADS)
         .filter_map(|entry| {
             let id = entry.file_name().to_str()?.parse().ok()?;
             let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;

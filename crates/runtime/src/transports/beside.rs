@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::offer::Offer;
 use super::tcp::{Tasks, TcpEnd, TcpStream};
-use super::{Plan, Role};
+use super::{Role, TransportConfig};
 use packtrain_service::executor;
 
 /// How long flows wait for their connections.
@@ -38,7 +38,7 @@ pub struct Channels {
 
 impl Channels {
     /// Listens.
-    pub fn listen(plan: &Plan, role: Role) -> std::io::Result<Self> {
+    pub fn listen(plan: &TransportConfig, role: Role) -> std::io::Result<Self> {
         let flows: Arc<Mutex<Vec<Waiting>>> = Arc::default();
         let waiting = Arc::clone(&flows);
         let end = TcpEnd::listen(plan, &Tasks::default(), move |stream| {
@@ -68,7 +68,7 @@ impl Channels {
 
     /// Connects to the peer for each flow that waits, a while later if the peer is to try first.
     /// The flows must have been added.
-    pub fn connect(&self, plan: &Plan, peer: &Offer, after: Duration) {
+    pub fn connect(&self, plan: &TransportConfig, peer: &Offer, after: Duration) {
         let count = self.flows.lock().len();
         self.end.connect(plan, peer, count as u32, after);
     }

@@ -4,23 +4,23 @@ use packtrain_net::tcp::tls::{way_name, way_of};
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
 
-use super::offer::{FlowOffer, Hints, Offer, Word};
+use super::offer::{ControlMessage, FlowOffer, Hints, Offer};
 use super::tcp::wire::{FRAME_HEAD, FrameHead};
 use packtrain_service::address_policy::DialPolicy;
 
 /// A word of one end to the other: what is read is written and read again the same; an offer names
 /// no more addresses than are tried, and none that nobody is.
 pub fn offer(data: &[u8]) {
-    let Some(word) = Word::decode(data) else { return };
+    let Some(word) = ControlMessage::decode(data) else { return };
     // An offer by another feedback is read as one word and written as another.
-    let write = |word: &Word| match word {
-        Word::Offer(offer) => offer.encode(),
+    let write = |word: &ControlMessage| match word {
+        ControlMessage::Offer(offer) => offer.encode(),
         other => other.encode(),
     };
     let written = write(&word);
-    let again = Word::decode(&written).expect("what was written is read");
+    let again = ControlMessage::decode(&written).expect("what was written is read");
     assert_eq!(write(&again), written);
-    if let Word::Offer(offer) = &word {
+    if let ControlMessage::Offer(offer) = &word {
         assert_eq!(Offer::decode(data).as_ref(), Some(offer));
         let closed = offer.candidates(&Hints::default(), offer.tcp);
         assert_eq!(closed, [], "an offer alone makes nobody connect");
@@ -47,13 +47,13 @@ pub fn offer_seeds() -> Vec<Vec<u8>> {
     };
     let mut seeds = vec![offer.encode(), Offer::default().encode()];
     for label in ["udt:napa", "udt:ns2", "fobs", "sabul"] {
-        seeds.push(Word::OfferBy(label.to_owned(), offer.clone()).encode());
+        seeds.push(ControlMessage::OfferBy(label.to_owned(), offer.clone()).encode());
     }
-    seeds.push(Word::Moved(super::Moved::default()).encode());
-    seeds.push(Word::Part(b"{}".to_vec()).encode());
-    seeds.push(Word::Streams(4).encode());
-    seeds.push(Word::Dial(1, 2).encode());
-    seeds.push(Word::NoWay(1, "refused".to_owned()).encode());
+    seeds.push(ControlMessage::Moved(super::Moved::default()).encode());
+    seeds.push(ControlMessage::Part(b"{}".to_vec()).encode());
+    seeds.push(ControlMessage::Streams(4).encode());
+    seeds.push(ControlMessage::Dial(1, 2).encode());
+    seeds.push(ControlMessage::NoWay(1, "refused".to_owned()).encode());
     seeds
 }
 

@@ -11,7 +11,7 @@ use packtrain_units::{ByteCount, Duration, Offset};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Plan;
+use super::TransportConfig;
 use crate::assembly::Assembly;
 use crate::control::PayloadSink;
 
@@ -36,7 +36,7 @@ struct Evicted {
 }
 
 impl Intake {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &TransportConfig) -> Self {
         Self(Arc::new(Shared {
             limiter: plan.receive_limiter(),
             most_streams: plan.most_streams as usize,
@@ -120,15 +120,16 @@ impl PayloadSink for Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handshake::Ask;
-    use crate::permissions::Allowed;
+    use crate::handshake::SessionRequest;
+    use crate::permissions::Permissions;
     use crate::transports::Hints;
     use packtrain_service::ceilings::Ceilings;
 
     fn intake(streams: u32) -> Intake {
         let ceilings = Ceilings { streams: Some(streams), ..Ceilings::default() };
-        let allowed = Allowed { ceilings, ..Allowed::default() };
-        let plan = Ask::default().plan(Hints::default(), &allowed, &Ceilings::default(), None);
+        let allowed = Permissions { ceilings, ..Permissions::default() };
+        let plan =
+            SessionRequest::default().plan(Hints::default(), &allowed, &Ceilings::default(), None);
         Intake::new(&plan)
     }
 

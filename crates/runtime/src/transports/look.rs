@@ -11,10 +11,10 @@ use super::tcp::record::Seen;
 use packtrain_service::evidence::{LossWord, Net, PathPart, Race, Sample, TcpPart, Waits};
 
 /// How often it is seen what a sender waits for.
-const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// The shortest and the longest interval of a path.
 const SHORTEST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals kept.
 const SAMPLES: usize = 160;
 
@@ -108,7 +108,7 @@ impl Look {
 
     /// True once in a while.
     pub(super) fn is_due(&mut self, now: Time) -> bool {
-        let due = now.since(self.looked) >= LOOK;
+        let due = now.since(self.looked) >= SAMPLE_INTERVAL;
         if due {
             self.looked = now;
             self.race.on_for = self.since(now);
@@ -181,7 +181,7 @@ impl Look {
             return;
         }
         let span = mark.at.since(self.mark.at);
-        if span < rtt.max(SHORTEST).min(LONGEST) {
+        if span < rtt.max(SHORTEST).min(MAX_SAMPLE_INTERVAL) {
             return;
         }
         let before = std::mem::replace(&mut self.mark, mark);

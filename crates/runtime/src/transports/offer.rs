@@ -6,18 +6,18 @@ use packtrain_proto::FeedbackKind;
 use packtrain_transfer::{Failure, FailureKind, FileReport};
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
+use super::TransportConfig;
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::evidence::{self, Part};
 
 /// Addresses tried per lane, as the transport's own limit has it.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 /// Ports an offer may name.
-const MOST_PORTS: usize = 16;
+const MAX_PORTS: usize = 16;
 
 /// One word of one end to the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Word {
+pub enum ControlMessage {
     /// How transports may be set up.
     Offer(Offer),
     /// Source, before its last word: what each transport did.
@@ -36,7 +36,7 @@ pub enum Word {
     Tcp(Vec<u8>),
     /// Sink, which called and knows depots: the ways there are and what is known of them, in JSON,
     /// so that it may grow. A source that does not know this word sends directly.
-    Ways(Vec<u8>),
+    CandidatePaths(Vec<u8>),
     /// Source, to who told it of ways: so many streams are wanted from there over this one.
     Dial(u8, u32),
     /// Sink: a stream over a way does not come about, and why.
@@ -46,13 +46,13 @@ pub enum Word {
     Leftovers(u64, u64),
 }
 
-impl Word {
+impl ControlMessage {
     /// Reads a peer's word; none if it is unintelligible.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut word = postcard::from_bytes(bytes).ok()?;
         if let Self::Offer(offer) | Self::OfferBy(_, offer) = &mut word {
-            offer.addresses.truncate(MOST_ADDRESSES);
-            offer.udp.truncate(MOST_PORTS);
+            offer.addresses.truncate(MAX_ADDRESSES);
+            offer.udp.truncate(MAX_PORTS);
         }
         match word {
             Self::OfferBy(label, offer) => {
@@ -125,13 +125,13 @@ pub struct Hints {
 
 impl Offer {
     /// An offer of nothing yet, from an end with this plan.
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &TransportConfig) -> Self {
         let (udp, tcp_key, feedback) = (Vec::new(), Vec::new(), plan.feedback());
         Self { addresses: plan.hints.own.clone(), udp, tcp: 0, tcp_key, flow: None, feedback }
     }
 
     /// Whether an end with this plan can do with this offer of its peer.
-    pub fn check(&self, plan: &Plan) -> Result<(), Failure> {
+    pub fn check(&self, plan: &TransportConfig) -> Result<(), Failure> {
         let (own, other) = (plan.feedback(), self.feedback);
         if own == other {
             return Ok(());
@@ -148,8 +148,8 @@ impl Offer {
 
     /// Reads a peer's offer; none if it is no offer.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        match Word::decode(bytes)? {
-            Word::Offer(offer) => Some(offer),
+        match ControlMessage::decode(bytes)? {
+            ControlMessage::Offer(offer) => Some(offer),
             _ => None,
         }
     }
@@ -157,8 +157,8 @@ impl Offer {
     /// As it goes to the other end.
     pub fn encode(&self) -> Vec<u8> {
         match self.feedback {
-            FeedbackKind::Native => Word::Offer(self.clone()),
-            feedback => Word::OfferBy(feedback.label(), self.clone()),
+            FeedbackKind::Native => ControlMessage::Offer(self.clone()),
+            feedback => ControlMessage::OfferBy(feedback.label(), self.clone()),
         }
         .encode()
     }
@@ -176,7 +176,7 @@ impl Offer {
                 found.push(addr);
             }
         }
-        found.truncate(MOST_ADDRESSES);
+        found.truncate(MAX_ADDRESSES);
         found
     }
 }
@@ -201,7 +201,7 @@ mod tests {
         for offer in [offer, udt] {
             assert_eq!(Offer::decode(&offer.encode()), Some(offer));
         }
-        let other = Word::OfferBy("udt:later".to_owned(), Offer::default());
+        let other = ControlMessage::OfferBy("udt:later".to_owned(), Offer::default());
         assert_eq!(Offer::decode(&other.encode()), None);
         assert_eq!(Offer::decode(&[0xff; 7]), None);
     }

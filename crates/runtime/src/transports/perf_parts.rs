@@ -10,7 +10,7 @@ use packtrain_net::tcp::{TcpInfo, tcp_info};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Plan;
+use super::TransportConfig;
 use super::offer::Offer;
 use super::tcp::{Tasks, TcpEnd, TcpStream};
 
@@ -25,7 +25,7 @@ const NAP: std::time::Duration = std::time::Duration::from_millis(50);
 pub struct PerfTcp {
     end: TcpEnd,
     shared: Arc<Shared>,
-    plan: Plan,
+    plan: TransportConfig,
 }
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl PerfTcp {
     /// Listens; a receiver counts into `into`, and takes so many streams. All of them together
     /// keep to `limiter`.
     pub fn new(
-        plan: &Plan,
+        plan: &TransportConfig,
         into: Option<(Arc<AtomicU64>, u32)>,
         limiter: Option<RateLimiter>,
     ) -> std::io::Result<Self> {
@@ -65,7 +65,14 @@ impl PerfTcp {
     }
 
     /// Sender: connects and sends `share` bytes on each stream; `up` counts streams.
-    pub fn send(&self, plan: &Plan, peer: &Offer, streams: u32, share: u64, up: &Arc<AtomicU64>) {
+    pub fn send(
+        &self,
+        plan: &TransportConfig,
+        peer: &Offer,
+        streams: u32,
+        share: u64,
+        up: &Arc<AtomicU64>,
+    ) {
         self.shared.share.store(share, Ordering::Release);
         *self.shared.up.lock() = Some(Arc::clone(up));
         self.end.connect(plan, peer, streams, Duration::ZERO);

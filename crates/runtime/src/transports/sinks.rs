@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use packtrain_net::flow::{FlowEvent, FlowHandle};
 use packtrain_net::udp::{BufferSizes, UdpSocket};
 use packtrain_os::clock;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_proto::CloseReason;
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Message, Role};
@@ -14,9 +14,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::beside::Channels;
 use super::intake::Intake;
-use super::offer::{Offer, Word};
+use super::offer::{ControlMessage, Offer};
 use super::tcp::{Connector, Tasks, TcpEnd};
-use super::{Moved, Plan, udp};
+use super::{Moved, TransportConfig, udp};
 use crate::assembly::Assembly;
 use crate::control::{ControlSender, PayloadSink};
 use packtrain_service::ceilings::HeldBy;
@@ -28,9 +28,9 @@ const HEAD_START: Duration = Duration::from_millis(300);
 /// The wait before a connection over depots is tried again, times the failures so far.
 const AGAIN: Duration = Duration::from_millis(250);
 /// How often within a transfer.
-const MOST_AGAIN: u32 = 64;
+const MAX_AGAIN: u32 = 64;
 /// Connections over ways that a source gets in one transfer.
-const MOST_DIALLED: u32 = 1024;
+const MAX_DIALLED: u32 = 1024;
 
 enum Udp {
     Off,
@@ -55,7 +55,7 @@ impl Redial {
 
     fn again(&self) {
         let again = self.again.fetch_add(1, Ordering::Relaxed);
-        if again < MOST_AGAIN {
+        if again < MAX_AGAIN {
             self.dial(AGAIN * u64::from(again.min(8) + 1));
         }
     }
@@ -63,7 +63,7 @@ impl Redial {
 
 /// All transports of a sink.
 pub struct SinkTransports {
-    plan: Plan,
+    plan: TransportConfig,
     /// What may come in, over all transports together.
     intake: Intake,
     control: ControlSender,
@@ -95,7 +95,7 @@ pub struct SinkTransports {
 
 impl SinkTransports {
     /// Binds, listens and makes the peer an offer.
-    pub fn new(plan: Plan, control: ControlSender) -> Self {
+    pub fn new(plan: TransportConfig, control: ControlSender) -> Self {
         Self {
             intake: Intake::new(&plan),
             plan,
@@ -172,26 +172,32 @@ impl SinkTransports {
     /// # Errors
     /// The two ends cannot go together.
     pub(crate) fn on_channel(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let offer = match Word::decode(bytes) {
-            Some(Word::Offer(offer)) => offer,
-            Some(Word::Moved(moved)) => {
+        let offer = match ControlMessage::decode(bytes) {
+            Some(ControlMessage::Offer(offer)) => offer,
+            Some(ControlMessage::Moved(moved)) => {
                 self.moved = Moved { streams: self.moved.streams.take(), ..moved };
                 return Ok(());
             }
-            Some(Word::Tcp(bytes)) => {
+            Some(ControlMessage::Tcp(bytes)) => {
                 self.moved.streams = StreamsReport::decode(&bytes);
                 return Ok(());
             }
-            Some(Word::Streams(wanted)) => {
+            Some(ControlMessage::Streams(wanted)) => {
                 self.invited(wanted);
                 return Ok(());
             }
-            Some(Word::Dial(way, wanted)) => {
+            Some(ControlMessage::Dial(way, wanted)) => {
                 self.dial(way, wanted);
                 return Ok(());
             }
-            Some(Word::Reports(_) | Word::OfferBy(..) | Word::Part(_))
-            | Some(Word::Ways(_) | Word::NoWay(..) | Word::Leftovers(..))
+            Some(
+                ControlMessage::Reports(_) | ControlMessage::OfferBy(..) | ControlMessage::Part(_),
+            )
+            | Some(
+                ControlMessage::CandidatePaths(_)
+                | ControlMessage::NoWay(..)
+                | ControlMessage::Leftovers(..),
+            )
             | None => return Ok(()),
         };
         if std::mem::replace(&mut self.offered, true) {
@@ -267,7 +273,8 @@ impl SinkTransports {
         let version = ways.version();
         if self.told != Some(version) {
             self.told = Some(version);
-            self.control.send(&Message::Channel(Word::Ways(ways.encode()).encode()));
+            self.control
+                .send(&Message::Channel(ControlMessage::CandidatePaths(ways.encode()).encode()));
         }
     }
 
@@ -279,11 +286,11 @@ impl SinkTransports {
         for _ in 0..wanted.min(self.plan.most_streams) {
             let control = self.control.clone();
             let failed = move |why: String| {
-                control.send(&Message::Channel(Word::NoWay(way, why).encode()));
+                control.send(&Message::Channel(ControlMessage::NoWay(way, why).encode()));
             };
             match &self.connector {
-                _ if self.dialled >= MOST_DIALLED => failed("too many were wanted".to_owned()),
-                Some(connector) => connector.bring(WayId::numbered(way), failed),
+                _ if self.dialled >= MAX_DIALLED => failed("too many were wanted".to_owned()),
+                Some(connector) => connector.bring(PathId::numbered(way), failed),
                 None => failed("no address of the other end is known".to_owned()),
             }
             self.dialled = self.dialled.saturating_add(1);
@@ -340,7 +347,7 @@ impl SinkTransports {
             // Its thread says goodbye by itself; nobody waits for it.
             flow.close(CloseReason::Done);
         }
-        self.redial.again.store(MOST_AGAIN, Ordering::Relaxed);
+        self.redial.again.store(MAX_AGAIN, Ordering::Relaxed);
         (self.tcp, self.channels) = (None, None);
         let mut moved = std::mem::take(&mut self.moved);
         // The source told it as it sees it.

@@ -7,7 +7,7 @@ use packtrain_net::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_net::limit::RateLimiter;
 use packtrain_net::udp::UdpSocket;
 use packtrain_os::clock;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_proto::{CloseReason, Event};
 use packtrain_transfer::message::{Message, Role};
 use packtrain_transfer::{Failure, TransportEvent, TransportId};
@@ -21,11 +21,11 @@ use super::payload::ReaderPayload;
 use super::tcp::group::Reading;
 use super::tcp::streams::{Parts, Streams};
 use super::tcp::{Tasks, TcpEnd, TcpStream};
-use super::{Moved, Plan, TransportNews, pipe, temporary, udp};
+use super::{Moved, TransportConfig, TransportNews, pipe, temporary, udp};
+use crate::candidate_paths::CandidatePaths;
 use crate::control::{Control, ControlSender};
 use crate::reader::Reader;
 use crate::session::Observer;
-use crate::ways::Ways;
 use packtrain_service::evidence::{Net, PathPart};
 use packtrain_service::{LossCause, Notice, NoticeLevel};
 
@@ -36,7 +36,7 @@ const RACE: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(35);
 
 /// Characters of another end's reason that are kept.
-const LONGEST_WHY: usize = 200;
+const MAX_WHY: usize = 200;
 
 const UDP: TransportId = TransportId(0);
 const PIPE: TransportId = TransportId(1);
@@ -46,18 +46,18 @@ const RANK_UDP: u8 = 0;
 const RANK_TCP: u8 = 10;
 const RANK_PIPE: u8 = 20;
 
-/// Word from a transport's threads to the transports themselves.
+/// A message from a transport's threads to the transports themselves.
 pub(crate) enum Internal {
     /// The datagram flow.
     Udp(Box<FlowEvent>),
     /// The connection beside the datagram flow is up.
     BesideUp,
     /// A TCP stream is up.
-    TcpUp(Box<TcpStream>, WayId),
+    TcpUp(Box<TcpStream>, PathId),
     /// A connection of ours did not come about on a way, and why if that is known.
-    TcpFailed(WayId, String),
+    TcpFailed(PathId, String),
     /// A TCP stream is over; whether it had anything to move, and what the kernel said last.
-    TcpOver { why: String, had: bool, way: WayId, last: Option<Box<Reading>> },
+    TcpOver { why: String, had: bool, way: PathId, last: Option<Box<Reading>> },
 }
 
 enum Udp {
@@ -69,7 +69,7 @@ enum Udp {
 
 /// All transports of a source.
 pub struct SourceTransports {
-    plan: Plan,
+    plan: TransportConfig,
     /// What all transports together are held to.
     limiter: Option<RateLimiter>,
     started: Time,
@@ -99,7 +99,7 @@ pub struct SourceTransports {
 
 impl SourceTransports {
     /// The transports of a source, none of which is connected yet.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: TransportConfig) -> Self {
         Self {
             limiter: plan.send_limiter(),
             plan,
@@ -234,7 +234,7 @@ impl SourceTransports {
         if self.plan.relayed {
             return;
         }
-        let Some(ways) = Ways::told_of(bytes) else { return };
+        let Some(ways) = CandidatePaths::told_of(bytes) else { return };
         self.plan.ways = Some(Arc::clone(&ways));
         if let Some(streams) = &mut self.streams {
             streams.choose_from(ways);
@@ -246,9 +246,9 @@ impl SourceTransports {
         let known = self.plan.ways.as_ref().is_some_and(|ways| ways.is_far() && ways.has(way));
         if let (true, Some(streams)) = (known, &mut self.streams) {
             why.retain(|c| !c.is_control());
-            let end = why.char_indices().nth(LONGEST_WHY).map_or(why.len(), |(at, _)| at);
+            let end = why.char_indices().nth(MAX_WHY).map_or(why.len(), |(at, _)| at);
             why.truncate(end);
-            streams.failed(WayId::numbered(way), &why);
+            streams.failed(PathId::numbered(way), &why);
         }
     }
 
@@ -404,7 +404,7 @@ impl SourceTransports {
         }
     }
 
-    fn tcp_up(&mut self, stream: TcpStream, way: WayId) -> Vec<TransportNews> {
+    fn tcp_up(&mut self, stream: TcpStream, way: PathId) -> Vec<TransportNews> {
         self.look.tcp_up(clock::now());
         self.streams.as_mut().map_or_else(Vec::new, |streams| streams.connected(stream, way))
     }

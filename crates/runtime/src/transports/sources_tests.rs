@@ -3,7 +3,7 @@ use std::sync::mpsc;
 
 use packtrain_proto::{Fill, Payload};
 
-use super::super::{Hints, MOST_STREAMS, TcpSettings};
+use super::super::{Hints, MAX_STREAMS, TcpSettings};
 use super::*;
 use packtrain_service::TransportChoice;
 
@@ -16,13 +16,13 @@ impl Payload for Empty {
     fn release(&mut self, _: Range<Offset>) {}
 }
 
-fn plan(choice: TransportChoice) -> Plan {
+fn plan(choice: TransportChoice) -> TransportConfig {
     let own = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    Plan {
+    TransportConfig {
         choice,
         cc: None,
         streams: None,
-        most_streams: MOST_STREAMS,
+        most_streams: MAX_STREAMS,
         earlier: Vec::new(),
         kernel: TcpSettings::default(),
         background: false,

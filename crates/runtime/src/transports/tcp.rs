@@ -1,12 +1,12 @@
 //! TCP streams between the two ends: TLS 1.3 with keys made for this transfer alone, told in the
 //! offers, so that only the two ends of this transfer get through.
 
-pub(super) mod auto;
-pub(super) mod book;
 pub(super) mod group;
-pub(super) mod helm;
+pub(super) mod path_feed;
 pub(super) mod record;
+pub(super) mod stream_count_tuner;
 pub(super) mod streams;
+pub(super) mod stripe_scheduler;
 pub(super) mod wire;
 
 use parking_lot::Mutex;
@@ -17,15 +17,15 @@ use packtrain_net::tcp::tls::{
 };
 use packtrain_net::tcp::{ConnectOptions, Identity, PublicKey, connect_any, listen_in, tune};
 use packtrain_os::entropy;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_session::Place;
 use packtrain_units::{ByteCount, Duration};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use super::Plan;
+use super::TransportConfig;
 use super::offer::Offer;
-use crate::ways::Ways;
+use crate::candidate_paths::CandidatePaths;
 use packtrain_hops::Carrier;
 use packtrain_hops::route::Via;
 use packtrain_service::executor;
@@ -40,19 +40,19 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// A network that is gone this long ends a connection.
 const DEAD: Duration = Duration::from_secs(60);
 /// Connections with two tasks each, on two ways for a while, and some on their way.
-const MOST_TASKS: usize = 320;
+const MAX_TASKS: usize = 320;
 /// Strangers and friends at the door, whose keys are being checked.
-const MOST_WELCOMES: usize = 96;
+const MAX_WELCOMES: usize = 96;
 /// Streams of a transfer, at most.
-pub const MOST_STREAMS: u32 = 64;
+pub const MAX_STREAMS: u32 = 64;
 
 /// The way that a connection takes, as who made it says.
-pub(super) fn way(stream: &TcpStream) -> WayId {
+pub(super) fn way(stream: &TcpStream) -> PathId {
     let named = match stream {
         TcpStream::Server(stream) => stream.get_ref().1.server_name().and_then(way_of),
         TcpStream::Client(_) => None,
     };
-    named.map_or(WayId::DIRECT, WayId::numbered)
+    named.map_or(PathId::DIRECT, PathId::numbered)
 }
 
 /// Settings of the kernel's TCP that the user asked for.
@@ -86,7 +86,7 @@ impl Tasks {
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
-        if tasks.len() < MOST_TASKS {
+        if tasks.len() < MAX_TASKS {
             tasks.push(executor::handle().spawn(work).abort_handle());
         }
     }
@@ -122,7 +122,7 @@ pub(super) struct Connector {
     /// Over depots, while they work.
     via: Option<(Via, u16)>,
     /// The ways to choose from, and the other end's port.
-    ways: Option<(Arc<Ways>, u16)>,
+    ways: Option<(Arc<CandidatePaths>, u16)>,
     addresses: Vec<std::net::SocketAddr>,
     connector: TlsConnector,
     /// The same, which tells the way.
@@ -158,7 +158,7 @@ impl Connector {
     /// Connects once over the depots of a way; `up` gets the connection, `failed` why there is none.
     pub(super) fn connect_over(
         &self,
-        way: WayId,
+        way: PathId,
         up: impl FnOnce(TcpStream) + Send + 'static,
         failed: impl FnOnce(String) + Send + 'static,
     ) {
@@ -184,7 +184,7 @@ impl Connector {
     }
 
     /// The same where this end receives: what comes about is taken like any other.
-    pub(super) fn bring(&self, way: WayId, failed: impl FnOnce(String) + Send + 'static) {
+    pub(super) fn bring(&self, way: PathId, failed: impl FnOnce(String) + Send + 'static) {
         let up = Arc::clone(&self.up);
         self.connect_over(way, move |stream| up(stream), failed);
     }
@@ -211,7 +211,7 @@ impl Connector {
 impl TcpEnd {
     /// Listens; `up` gets every connection whose key is the peer's.
     pub(super) fn listen(
-        plan: &Plan,
+        plan: &TransportConfig,
         tasks: &Tasks,
         up: impl Fn(TcpStream) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
@@ -255,7 +255,7 @@ impl TcpEnd {
                         Some(())
                     };
                     // A stranger who says nothing is dropped, and first of all when many come.
-                    welcomes.spawn_latest(MOST_WELCOMES, async move {
+                    welcomes.spawn_latest(MAX_WELCOMES, async move {
                         let _ = tokio::time::timeout(CONNECT.to_std(), welcome).await;
                     });
                 }
@@ -282,7 +282,7 @@ impl TcpEnd {
     }
 
     /// Learns the peer's key; gives what connects to it, if it can be reached at all.
-    pub(super) fn connector(&self, plan: &Plan, peer: &Offer) -> Option<Connector> {
+    pub(super) fn connector(&self, plan: &TransportConfig, peer: &Offer) -> Option<Connector> {
         let expected = self.expect(peer)?;
         let addresses = peer.candidates(&plan.hints, peer.tcp);
         let via = plan.via.clone().filter(|_| peer.tcp != 0).map(|via| (via, peer.tcp));
@@ -312,9 +312,15 @@ impl TcpEnd {
     }
 
     /// Learns the peer's key and connects to it, `streams` times.
-    pub(super) fn connect(&self, plan: &Plan, peer: &Offer, streams: u32, after: Duration) {
+    pub(super) fn connect(
+        &self,
+        plan: &TransportConfig,
+        peer: &Offer,
+        streams: u32,
+        after: Duration,
+    ) {
         if let Some(connector) = self.connector(plan, peer) {
-            for _ in 0..streams.clamp(1, MOST_STREAMS) {
+            for _ in 0..streams.clamp(1, MAX_STREAMS) {
                 connector.connect(after, || {});
             }
         }

@@ -14,10 +14,10 @@ use packtrain_units::{ByteCount, DataRate, Offset};
 
 use packtrain_transfer::FailureKind;
 
-use super::Plan;
+use super::TransportConfig;
 use super::offer::{FlowOffer, Offer};
 use packtrain_service::cipher;
-use packtrain_service::{NodeError, TransportChoice};
+use packtrain_service::{RequestError, TransportChoice};
 
 /// Sockets of one flow: with default buffers eight hold 3 ms at 8 Gbit/s, which is what a busy
 /// host may let a thread wait.
@@ -45,11 +45,14 @@ pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> Feedback
 }
 
 /// Whether there is a congestion controller of this name that works with this transport.
-pub fn check_controller(transport: TransportChoice, name: Option<&str>) -> Result<(), NodeError> {
+pub fn check_controller(
+    transport: TransportChoice,
+    name: Option<&str>,
+) -> Result<(), RequestError> {
     let Some(name) = name else { return Ok(()) };
     let config =
         ControllerConfig { mtu: MTU_V4, seed: 0, now: clock::now(), ceiling: None, rtt: None };
-    let usage = |text: String| NodeError::new(FailureKind::Usage, format!("--cc: {text}"));
+    let usage = |text: String| RequestError::new(FailureKind::Usage, format!("--cc: {text}"));
     let controller = packtrain_cc::build(name, &config).map_err(|e| usage(e.to_string()))?;
     let feedback = feedback(transport, Some(name));
     let lacks = feedback.provides().lacks(controller.needs());
@@ -65,7 +68,7 @@ pub fn check_controller(transport: TransportChoice, name: Option<&str>) -> Resul
 }
 
 /// Binds the sockets of a flow, or says why not.
-pub fn bind(plan: &Plan) -> Result<Vec<UdpSocket>, String> {
+pub fn bind(plan: &TransportConfig) -> Result<Vec<UdpSocket>, String> {
     let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
         .map_err(|e| e.to_string())?;
     if plan.background {
@@ -84,7 +87,13 @@ pub fn offer() -> FlowOffer {
     FlowOffer { id: entropy::seed() as u32, aes: cipher::has_aes(), secret: entropy::bytes() }
 }
 
-fn config(role: Role, plan: &Plan, flow: &FlowOffer, peer: &Offer, lanes: usize) -> FlowConfig {
+fn config(
+    role: Role,
+    plan: &TransportConfig,
+    flow: &FlowOffer,
+    peer: &Offer,
+    lanes: usize,
+) -> FlowConfig {
     let suite = if flow.aes { Suite::Aes128Gcm } else { Suite::ChaCha20Poly1305 };
     let keys = FlowKeys { suite, secret: flow.secret };
     let peers: Vec<Vec<SocketAddr>> =
@@ -105,7 +114,7 @@ fn config(role: Role, plan: &Plan, flow: &FlowOffer, peer: &Offer, lanes: usize)
 
 /// Starts the sending end.
 pub fn start_sender<P: Payload + Send + 'static>(
-    plan: &Plan,
+    plan: &TransportConfig,
     mut sockets: Vec<UdpSocket>,
     (flow, limiter): (&FlowOffer, Option<RateLimiter>),
     peer: &Offer,
@@ -141,7 +150,7 @@ pub fn start_sender<P: Payload + Send + 'static>(
 
 /// Starts the receiving end.
 pub fn start_receiver<Q: Placement + Send + 'static>(
-    plan: &Plan,
+    plan: &TransportConfig,
     mut sockets: Vec<UdpSocket>,
     (flow, limiter): (&FlowOffer, Option<RateLimiter>),
     peer: &Offer,

@@ -3,13 +3,12 @@
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 
-use packtrain_history::{Ended, Filter, HistoryError, Place, Retention, Row, Store, StreamSample};
+use packtrain_history::{Ended, Filter, HistoryError, Place, Row, Store, StreamSample};
 use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 
 use super::draft::{here, login};
 use super::spool::Spool;
-use crate::history_config::state;
 use crate::{HistoryConfig, HistoryPlace};
 
 /// After a failure the database is left alone for so long: a server has other things to do.

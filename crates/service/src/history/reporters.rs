@@ -13,8 +13,8 @@ use super::draft::{begin, finish_cp, finish_failed, finish_perf};
 use super::keeper;
 use crate::HistoryConfig;
 use crate::{
-    CpRequest, NodeError, Notice, NoticeLevel, Outcome, PerfClientRequest, PerfInterval,
-    PerfOutcome, PerfReporter, ProgressSnapshot, Reporter,
+    CpRequest, Notice, NoticeLevel, Outcome, PerfClientRequest, PerfInterval, PerfOutcome,
+    PerfReporter, ProgressSnapshot, Reporter, RequestError,
 };
 
 fn lock<T>(of: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
@@ -40,7 +40,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Keeps the row.
-    pub fn over(self, request: &CpRequest, result: &mut Result<Outcome, NodeError>) {
+    pub fn over(self, request: &CpRequest, result: &mut Result<Outcome, RequestError>) {
         let mut row = request.row();
         let elapsed = clock::now().since(self.begun);
         row.began = row.began.saturating_sub(elapsed);
@@ -100,7 +100,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// Keeps the row.
-    pub fn over(mut self, keep: &HistoryConfig, result: &Result<PerfOutcome, NodeError>) {
+    pub fn over(mut self, keep: &HistoryConfig, result: &Result<PerfOutcome, RequestError>) {
         match result {
             Ok(outcome) => finish_perf(&mut self.row, outcome),
             Err(error) => finish_failed(&mut self.row, error.kind, &error.text),

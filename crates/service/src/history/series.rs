@@ -4,7 +4,7 @@ use packtrain_history::Point;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 /// Points at most; at more, two become one.
-const MOST: usize = 128;
+const MAX_POINTS: usize = 128;
 /// The first length of a point.
 const STEP: Duration = Duration::from_millis(250);
 
@@ -57,7 +57,7 @@ impl Series {
         };
         self.points.push(Point { at, rate });
         (self.at, self.bytes) = (at, self.bytes.max(bytes));
-        if self.points.len() > MOST {
+        if self.points.len() > MAX_POINTS {
             self.halve();
         }
     }
@@ -100,7 +100,7 @@ mod tests {
                 series.note(at, bytes);
             }
             let points = series.end(at, bytes);
-            prop_assert!(points.len() <= MOST);
+            prop_assert!(points.len() <= MAX_POINTS);
             prop_assert!(points.windows(2).all(|pair| pair[0].at < pair[1].at));
             let mut before = Duration::ZERO;
             let mut sum = 0.0;

@@ -17,7 +17,7 @@ use packtrain_identity::config::Dirs;
 /// Files kept; of more the oldest go.
 const KEPT: usize = 256;
 /// A file is never longer.
-const LONGEST: u64 = 512 << 10;
+const MAX_ROW_BYTES: u64 = 512 << 10;
 /// A running transfer writes its file each second; one that is so old belongs to none.
 const DEAD: Duration = Duration::from_secs(60);
 /// A transfer takes along no more than so many others: it has its own end to come to.
@@ -112,7 +112,7 @@ fn read(path: &Path) -> io::Result<Row> {
     let file = fs::File::open(path)?;
     let written = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text)?;
+    file.take(MAX_ROW_BYTES).read_to_string(&mut text)?;
     let Kept { mut row, writer } =
         serde_json::from_str::<Kept<Row>>(&text).map_err(io::Error::other)?;
     if row.id.is_empty() || row.key.is_empty() {

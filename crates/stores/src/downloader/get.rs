@@ -10,16 +10,16 @@ use packtrain_units::{ByteCount, Offset};
 
 use super::super::answer::{self, Trouble, Version};
 use super::super::body::Outgoing;
-use super::super::ledger::Run;
+use super::super::http::{self, Connection};
+use super::super::range_scheduler::Run;
 use super::super::remote::Remote;
-use super::super::wire::{self, Connection};
 use super::{FetchNews, Shared};
-use packtrain_runtime::transports::LineId;
+use packtrain_runtime::transports::StreamId;
 
 /// A run on its way.
 pub(super) struct Get<'a> {
     shared: &'a Shared,
-    line: LineId,
+    line: StreamId,
     object: &'a Remote,
     run: &'a Run,
     /// The file's size.
@@ -30,7 +30,12 @@ pub(super) struct Get<'a> {
 }
 
 impl<'a> Get<'a> {
-    pub(super) fn new(shared: &'a Shared, line: LineId, object: &'a Remote, run: &'a Run) -> Self {
+    pub(super) fn new(
+        shared: &'a Shared,
+        line: StreamId,
+        object: &'a Remote,
+        run: &'a Run,
+    ) -> Self {
         let size = object.size.unwrap_or_default().get();
         Self { shared, line, object, run, size, block: Vec::new(), at: run.file_at }
     }
@@ -120,7 +125,7 @@ impl<'a> Get<'a> {
 
     /// Takes the body up to `end` of the file; false if the run ended before.
     async fn take(&mut self, body: &mut Incoming, end: u64) -> Result<bool, Trouble> {
-        while let Some(bytes) = wire::next(body, &self.object.name).await? {
+        while let Some(bytes) = http::next(body, &self.object.name).await? {
             self.shared.pace(bytes.len()).await;
             let mut bytes = &bytes[..];
             while !bytes.is_empty() {
@@ -148,7 +153,7 @@ impl<'a> Get<'a> {
         let start = self.run.range.start + ByteCount(self.at - self.run.file_at);
         let range = start..start + ByteCount(block_end - self.at);
         let wanted = loop {
-            let wants = self.shared.ledger().wants(&range);
+            let wants = self.shared.range_scheduler().wants(&range);
             match wants {
                 Some(wanted) => break wanted,
                 // There is no place for it yet.
@@ -159,7 +164,7 @@ impl<'a> Get<'a> {
             self.shared.place(start, &self.block);
         }
         let digest = self.digest();
-        let done = self.shared.ledger().block(clock::now(), self.line, &range, digest);
+        let done = self.shared.range_scheduler().block(clock::now(), self.line, &range, digest);
         if done.is_new {
             // The digest first: with the last bytes placed it is waited for.
             if let Some((chunk, piece)) = done.piece {
@@ -205,7 +210,7 @@ pub(super) async fn stream(
     let mut body = answer.into_body();
     let (mut size, mut chunk) = (0u64, Vec::with_capacity(CHUNK.get() as usize));
     loop {
-        let next = wire::next(&mut body, name).await?;
+        let next = http::next(&mut body, name).await?;
         let over = next.is_none();
         let bytes = next.unwrap_or_default();
         shared.pace(bytes.len()).await;
@@ -217,7 +222,7 @@ pub(super) async fn stream(
             let full = chunk.len() as u64 == CHUNK.get();
             if full || (over && !chunk.is_empty()) {
                 let range = start + ByteCount(size)..start + ByteCount(size + chunk.len() as u64);
-                while shared.ledger().wants(&range).is_none() {
+                while shared.range_scheduler().wants(&range).is_none() {
                     shared.wait().await;
                 }
                 let digest = digest::piece(size, false, &chunk);

@@ -7,7 +7,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use rusty_s3::Credentials;
 
 /// The largest file of settings that is read.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What is set.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ impl Settings {
             let path = env(name).map(PathBuf::from);
             let path = path.or_else(|| Some(home.clone()?.join(".aws").join(usual)))?;
             let size = std::fs::metadata(&path).ok()?.len();
-            if size > LONGEST { None } else { std::fs::read_to_string(path).ok() }
+            if size > MAX_FILE_BYTES { None } else { std::fs::read_to_string(path).ok() }
         };
         let secrets = file("AWS_SHARED_CREDENTIALS_FILE", "credentials").unwrap_or_default();
         let config = file("AWS_CONFIG_FILE", "config").unwrap_or_default();

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusty_s3::Credentials;
 use url::Url;
 
-use crate::wire::Headers;
+use crate::http::Headers;
 
 /// What stands for the digest of a body that is not signed.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";

@@ -15,14 +15,14 @@ use rusty_s3::actions::{
     CompleteMultipartUploadResponse, CreateMultipartUpload, ListParts, S3Action,
 };
 
-use super::desk::{self, Job, Upload, WHOLE};
-use super::memory::{self, Begun};
+use super::upload_queue::{self, Job, Upload, WHOLE};
+use super::upload_state::{self, Begun};
 use super::{Item, News, Work};
 use crate::answer::{self, Trouble};
 use crate::body::{Outgoing, Part};
+use crate::http::{Connection, Headers};
 use crate::s3::{Answer, plain};
-use crate::wire::{Connection, Headers};
-use packtrain_runtime::transports::LineId;
+use packtrain_runtime::transports::StreamId;
 use packtrain_service::weburl::WebUrl;
 
 /// Where the time of a file is kept, as rclone keeps it: seconds since 1970.
@@ -33,7 +33,7 @@ const STEP: usize = 256 << 10;
 /// A stream at work on an upload.
 pub(super) struct Put<'a> {
     pub(super) work: &'a Work,
-    pub(super) line: LineId,
+    pub(super) line: StreamId,
     pub(super) held: &'a mut Option<Connection>,
 }
 
@@ -135,13 +135,13 @@ impl Put<'_> {
 
     /// A large file: goes on with what an earlier run left, or begins.
     async fn begin(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
-        let part = desk::part_size(item.size).ok_or_else(|| {
+        let part = upload_queue::part_size(item.size).ok_or_else(|| {
             let text = format!("{}: larger than a store takes", item.name);
             Trouble::never(FailureKind::TargetRefused, text)
         })?;
         let parts = item.size.get().div_ceil(part.get()) as usize;
         let url = self.work.bucket.place.object_url(&item.key).to_string();
-        if let Some(begun) = memory::recall(&url) {
+        if let Some(begun) = upload_state::recall(&url) {
             let usable =
                 self.work.options.resume != Resume::Off && begun.is_of(item.size, item.mtime, part);
             let found = match usable {
@@ -151,7 +151,7 @@ impl Put<'_> {
             match found {
                 Ok(Some(tags)) => {
                     let upload = Upload { id: begun.upload, part, tags };
-                    self.work.desk().begun(n, upload);
+                    self.work.upload_queue().begun(n, upload);
                     return Ok(());
                 }
                 // A list that cannot be read is no reason to fail each time.
@@ -171,8 +171,8 @@ impl Put<'_> {
         let text = String::from_utf8_lossy(&answer.document);
         let created = CreateMultipartUpload::parse_response(&text).map_err(|e| odd(item, &e))?;
         let id = created.upload_id().to_owned();
-        memory::remember(&Begun::new(&url, &id, item.size, item.mtime, part));
-        self.work.desk().begun(n, Upload { id, part, tags: vec![None; parts] });
+        upload_state::remember(&Begun::new(&url, &id, item.size, item.mtime, part));
+        self.work.upload_queue().begun(n, Upload { id, part, tags: vec![None; parts] });
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Put<'_> {
             for one in &page.parts {
                 let n = usize::from(one.number).wrapping_sub(1);
                 let Some(slot) = tags.get_mut(n) else { continue };
-                let range = desk::part_range(item.size, part, n);
+                let range = upload_queue::part_range(item.size, part, n);
                 let trusted = self.work.options.resume == Resume::Trust;
                 let right = one.size == range.end - range.start
                     && (trusted
@@ -224,8 +224,8 @@ impl Put<'_> {
 
     async fn part(&mut self, n: usize, part: usize) -> Result<(), Trouble> {
         let item = &self.work.items[n];
-        let Some(upload) = self.work.desk().upload(n) else { return Ok(()) };
-        let range = desk::part_range(item.size, upload.part, part);
+        let Some(upload) = self.work.upload_queue().upload(n) else { return Ok(()) };
+        let range = upload_queue::part_range(item.size, upload.part, part);
         let file = self.work.open(item)?;
         let bucket = &self.work.bucket;
         let digest = digest(&file, item, range.clone(), bucket.in_clear())?;
@@ -237,13 +237,13 @@ impl Put<'_> {
         let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
         let tag = check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
         self.work.tell(News::Bytes(size));
-        self.work.desk().sent(n, part, tag);
+        self.work.upload_queue().sent(n, part, tag);
         Ok(())
     }
 
     async fn complete(&mut self, n: usize) -> Result<(), Trouble> {
         let item = &self.work.items[n];
-        let Some(upload) = self.work.desk().upload(n) else { return Ok(()) };
+        let Some(upload) = self.work.upload_queue().upload(n) else { return Ok(()) };
         // Parts of a file that changed meanwhile do not belong together.
         self.work.open(item)?;
         let tags: Vec<String> = upload.tags.into_iter().flatten().collect();
@@ -285,8 +285,8 @@ impl Put<'_> {
     }
 
     fn completed(&self, item: &Item, n: usize) -> Result<(), Trouble> {
-        memory::forget(self.work.bucket.place.object_url(&item.key).as_str());
-        self.work.desk().drop_file(n);
+        upload_state::forget(self.work.bucket.place.object_url(&item.key).as_str());
+        self.work.upload_queue().drop_file(n);
         self.work.tell(News::Done(n, FileReport::Moved));
         Ok(())
     }
@@ -296,7 +296,7 @@ impl Put<'_> {
         let bucket = &self.work.bucket;
         let action = bucket.place.abort_multipart_upload(None, &item.key, upload);
         let _ = self.ask(Method::DELETE, plain(&action), Outgoing::none(), &item.name).await;
-        memory::forget(bucket.place.object_url(&item.key).as_str());
+        upload_state::forget(bucket.place.object_url(&item.key).as_str());
     }
 }
 

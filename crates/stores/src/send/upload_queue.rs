@@ -66,7 +66,7 @@ pub(super) struct Upload {
 
 /// How far all of it is.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct UploadQueue {
     queue: VecDeque<Job>,
     /// Jobs that streams have.
     out: usize,
@@ -74,7 +74,7 @@ pub(super) struct Desk {
     closed: bool,
 }
 
-impl Desk {
+impl UploadQueue {
     /// So many files are to be looked at.
     pub(super) fn new(files: usize) -> Self {
         let queue = (0..files).map(Job::Look).collect();
@@ -176,30 +176,33 @@ mod tests {
 
     #[test]
     fn a_file_is_looked_at_sent_and_completed() {
-        let mut desk = Desk::new(2);
-        let job = |desk: &mut Desk| match desk.take() {
+        let mut upload_queue = UploadQueue::new(2);
+        let job = |upload_queue: &mut UploadQueue| match upload_queue.take() {
             Take::Job(job) => job,
             other => panic!("{other:?}"),
         };
-        assert_eq!(job(&mut desk), Job::Look(0));
+        assert_eq!(job(&mut upload_queue), Job::Look(0));
         let tags = vec![None, Some("b".to_owned()), None];
         let part = ByteCount(8 << 20);
-        desk.begun(0, Upload { id: "u".to_owned(), part, tags });
-        desk.done();
+        upload_queue.begun(0, Upload { id: "u".to_owned(), part, tags });
+        upload_queue.done();
         // What was begun comes before what was not.
-        assert_eq!((job(&mut desk), job(&mut desk)), (Job::Part(0, 0), Job::Part(0, 2)));
-        assert_eq!(job(&mut desk), Job::Look(1));
-        assert_eq!(desk.take(), Take::Wait);
-        desk.done();
-        desk.sent(0, 2, "c".to_owned());
-        desk.done();
-        assert_eq!(desk.take(), Take::Wait);
-        desk.sent(0, 0, "a".to_owned());
-        desk.done();
-        assert_eq!(job(&mut desk), Job::Complete(0));
-        let tags: Vec<_> = desk.upload(0).unwrap().tags.into_iter().flatten().collect();
+        assert_eq!(
+            (job(&mut upload_queue), job(&mut upload_queue)),
+            (Job::Part(0, 0), Job::Part(0, 2))
+        );
+        assert_eq!(job(&mut upload_queue), Job::Look(1));
+        assert_eq!(upload_queue.take(), Take::Wait);
+        upload_queue.done();
+        upload_queue.sent(0, 2, "c".to_owned());
+        upload_queue.done();
+        assert_eq!(upload_queue.take(), Take::Wait);
+        upload_queue.sent(0, 0, "a".to_owned());
+        upload_queue.done();
+        assert_eq!(job(&mut upload_queue), Job::Complete(0));
+        let tags: Vec<_> = upload_queue.upload(0).unwrap().tags.into_iter().flatten().collect();
         assert_eq!(tags, ["a", "b", "c"]);
-        desk.done();
-        assert!(desk.is_over() && desk.take() == Take::Over);
+        upload_queue.done();
+        assert!(upload_queue.is_over() && upload_queue.take() == Take::Over);
     }
 }

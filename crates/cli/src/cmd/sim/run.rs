@@ -22,7 +22,7 @@ use crate::out::sim;
 const POINTS: u64 = 400;
 
 /// More rows than this do not stand in the last line of a sweep.
-const MOST_ROWS: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 
 /// `packtrain sim run`.
 pub(super) fn run(args: &SimRunArgs) -> Result<Code, Exit> {
@@ -127,7 +127,7 @@ fn many(
         bar.inc(1);
         hashes.push(row.trace_hash.clone());
         let own = row.flows.iter().map(|flow| FlowRow { run: Some(run), ..flow.clone() });
-        flows.extend(own.take(MOST_ROWS - flows.len().min(MOST_ROWS)));
+        flows.extend(own.take(MAX_ROWS - flows.len().min(MAX_ROWS)));
         if args.plot.is_some() {
             rows.push(row);
         }

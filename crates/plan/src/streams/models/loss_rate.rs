@@ -11,7 +11,7 @@ use super::{Invalid, Path, demand, positive};
 pub(super) const LEAST_ORDER: u32 = 2;
 
 /// The greatest order that is tried: beyond it n^(1/x) hardly differs from ln n + 1.
-pub const MOST_ORDER: u32 = 12;
+pub const MAX_ORDER: u32 = 12;
 
 /// A loss rate that was measured with so many streams.
 #[derive(Clone, Copy, Debug, PartialEq)]

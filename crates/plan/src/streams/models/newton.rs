@@ -13,7 +13,7 @@ const PRECISION: f64 = 1e-5;
 const ROUNDING: f64 = 1e-6;
 
 /// It never takes more steps than these; from its starting point three to six are enough.
-const MOST_STEPS: u32 = 60;
+const MAX_STEPS: u32 = 60;
 
 /// Equation 22 in logarithms, with the numbers of streams divided by n1 so that nothing
 /// overflows: g(c) = ln((r3^c - 1) / (r2^c - 1)) - ln K, r = n / n1. It rises with c. The zero
@@ -46,7 +46,7 @@ impl Order {
     #[inline]
     fn solve(&self, mut low: f64, mut high: f64) -> f64 {
         let mut c = high;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let (value, slope) = self.g(c);
             if value > 0.0 {
                 high = c;

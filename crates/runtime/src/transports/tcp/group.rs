@@ -12,12 +12,12 @@ use packtrain_net::limit::RateLimiter;
 use packtrain_net::tcp::{TcpInfo, tcp_info, tune};
 use packtrain_object::ChunkIndex;
 use packtrain_os::clock;
-use packtrain_plan::route::{Seen, WayId};
+use packtrain_plan::route::{PathId, Seen};
 use packtrain_transfer::{TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 
-use super::book::{Book, LineId, Take, Wanted};
+use super::stripe_scheduler::{StreamId, StripeScheduler, Take, Wanted};
 use super::{Tasks, TcpStream, wire};
 use crate::reader::{Reader, Slice};
 use crate::transports::TransportNews;
@@ -36,14 +36,14 @@ const PACE: std::time::Duration = std::time::Duration::from_millis(100);
 const LATER: std::time::Duration = std::time::Duration::from_millis(20);
 
 struct Shared {
-    book: Mutex<Book>,
+    stripe_scheduler: Mutex<StripeScheduler>,
     /// Tells the feeder that there is something to read, or room.
     room: Condvar,
     /// Tells streams that something is ready.
     ready: Notify,
     /// Tells all of them that they are to look.
     all: Notify,
-    sockets: Mutex<BTreeMap<LineId, Socket>>,
+    sockets: Mutex<BTreeMap<StreamId, Socket>>,
     waiting: AtomicU8,
     /// What the transport shares with others, if there is a ceiling.
     limiter: Option<RateLimiter>,
@@ -53,7 +53,7 @@ struct Shared {
 
 struct Socket {
     socket: OwnedFd,
-    way: WayId,
+    way: PathId,
     since: Time,
     unsent: ByteCount,
 }
@@ -62,9 +62,9 @@ struct Socket {
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// Which stream.
-    pub line: LineId,
+    pub line: StreamId,
     /// Which way it takes.
-    pub way: WayId,
+    pub way: PathId,
     /// How long it is there.
     pub age: Duration,
     /// The kernel's figures.
@@ -84,7 +84,7 @@ impl Group {
         limiter: Option<RateLimiter>,
     ) -> Self {
         let group = Self(Arc::new(Shared {
-            book: Mutex::new(Book::limited(limiter.as_ref())),
+            stripe_scheduler: Mutex::new(StripeScheduler::limited(limiter.as_ref())),
             room: Condvar::new(),
             ready: Notify::new(),
             all: Notify::new(),
@@ -99,11 +99,11 @@ impl Group {
         group
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.book.lock()
+    fn stripe_scheduler(&self) -> MutexGuard<'_, StripeScheduler> {
+        self.0.stripe_scheduler.lock()
     }
 
-    fn sockets(&self) -> MutexGuard<'_, BTreeMap<LineId, Socket>> {
+    fn sockets(&self) -> MutexGuard<'_, BTreeMap<StreamId, Socket>> {
         self.0.sockets.lock()
     }
 
@@ -119,7 +119,7 @@ impl Group {
     pub(in crate::transports) fn waiting(&self) -> Waiting {
         let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
         // What the system has taken from us is not there yet.
-        let out = one == Waiting::Work && self.book().is_out();
+        let out = one == Waiting::Work && self.stripe_scheduler().is_out();
         if out { Waiting::Out } else { one }
     }
 
@@ -127,7 +127,7 @@ impl Group {
         while let Some(wanted) = self.next() {
             self.waits(Waiting::Bytes);
             for slice in self.read(reader, &wanted) {
-                self.book().read(&wanted.from(slice.0), slice.1);
+                self.stripe_scheduler().read(&wanted.from(slice.0), slice.1);
                 self.0.ready.notify_one();
             }
         }
@@ -136,21 +136,21 @@ impl Group {
     }
 
     fn next(&self) -> Option<Wanted> {
-        let mut book = self.book();
+        let mut stripe_scheduler = self.stripe_scheduler();
         loop {
-            if book.is_closed() {
+            if stripe_scheduler.is_closed() {
                 return None;
             }
-            if let Some(wanted) = book.next() {
+            if let Some(wanted) = stripe_scheduler.next() {
                 return Some(wanted);
             }
             let paced = self.0.limiter.as_ref().is_some_and(|one| one.due() > clock::now());
-            self.waits(match (book.is_idle(), paced) {
+            self.waits(match (stripe_scheduler.is_idle(), paced) {
                 (true, _) => Waiting::Work,
                 (false, true) => Waiting::Pace,
                 (false, false) => Waiting::Out,
             });
-            self.0.room.wait(&mut book);
+            self.0.room.wait(&mut stripe_scheduler);
         }
     }
 
@@ -183,13 +183,13 @@ impl Group {
     }
 
     /// Starts moving over a connection.
-    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: WayId) -> Option<Reading> {
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: PathId) -> Option<Reading> {
         let now = clock::now();
         let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
         let info = tcp_info(&stream.get_ref().0).ok();
         let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
         let srtt = info.as_ref().map_or(Duration::ZERO, |info| info.srtt);
-        let line = self.book().add(now, srtt, way);
+        let line = self.stripe_scheduler().add(now, srtt, way);
         if let Ok(socket) = socket {
             let socket = Socket { socket, way, since: now, unsent: UNSENT_LEAST };
             self.sockets().insert(line, socket);
@@ -200,19 +200,19 @@ impl Group {
     }
 
     /// What this stream sends next; none when it is to end.
-    pub(super) async fn piece(&self, line: LineId) -> Option<(Offset, Slice)> {
+    pub(super) async fn piece(&self, line: StreamId) -> Option<(Offset, Slice)> {
         loop {
             let (ready, all) = (self.0.ready.notified(), self.0.all.notified());
             let take = {
-                let mut book = self.book();
+                let mut stripe_scheduler = self.stripe_scheduler();
                 let now = clock::now();
                 let wait = match &self.0.limiter {
                     // Under the lock, so that no two streams use the same room.
-                    Some(limiter) if !book.is_closed() => limiter.due().since(now),
+                    Some(limiter) if !stripe_scheduler.is_closed() => limiter.due().since(now),
                     _ => Duration::ZERO,
                 };
                 if wait.is_zero() {
-                    let take = book.take(now, line);
+                    let take = stripe_scheduler.take(now, line);
                     if let Take::Piece(_, slice) = &take {
                         if let Some(limiter) = &self.0.limiter {
                             limiter.charge(ByteCount(slice.len() as u64));
@@ -254,48 +254,48 @@ impl Group {
     }
 
     /// The peer took so much of this stream.
-    pub(super) fn taken(&self, line: LineId, total: u64) {
-        let placed = self.book().taken(clock::now(), line, total);
+    pub(super) fn taken(&self, line: StreamId, total: u64) {
+        let placed = self.stripe_scheduler().taken(clock::now(), line, total);
         for part in placed.iter() {
             self.tell(TransportEvent::Placed(part));
         }
     }
 
     /// This stream is over.
-    pub(super) fn over(&self, line: LineId, why: &str) {
+    pub(super) fn over(&self, line: StreamId, why: &str) {
         let socket = self.sockets().remove(&line);
-        let way = socket.as_ref().map_or(WayId::DIRECT, |socket| socket.way);
+        let way = socket.as_ref().map_or(PathId::DIRECT, |socket| socket.way);
         let last = socket.and_then(|socket| socket.reading(line, clock::now()));
-        let Some(had) = self.book().lost(line) else { return };
+        let Some(had) = self.stripe_scheduler().lost(line) else { return };
         self.0.room.notify_all();
         let word = Internal::TcpOver { why: why.to_owned(), had, way, last: last.map(Box::new) };
         (self.0.tell)(TransportNews::Internal(word));
     }
 
     pub(in crate::transports) fn assign(&self, range: Range<Offset>) {
-        self.book().assign(range);
+        self.stripe_scheduler().assign(range);
         self.0.room.notify_all();
     }
 
     /// Gives back what of `range` the peer has not taken.
     pub(in crate::transports) fn revoke(&self, range: &Range<Offset>) {
-        let returned = self.book().revoke(range);
+        let returned = self.stripe_scheduler().revoke(range);
         self.0.room.notify_all();
         for part in returned {
             self.tell(TransportEvent::Returned(part));
         }
     }
 
-    /// Helps streams that do badly, see [`Book::relieve`].
-    pub(super) fn relieve(&self, now: Time) {
-        if self.book().relieve(now) {
+    /// Helps streams that do badly, see [`StripeScheduler::reassign`].
+    pub(super) fn reassign(&self, now: Time) {
+        if self.stripe_scheduler().reassign(now) {
             self.0.room.notify_all();
         }
     }
 
     /// Gives the streams of a way up, whatever they have under way: others move that.
-    pub(super) fn cut(&self, way: WayId) {
-        let lines = self.book().lines_on(way);
+    pub(super) fn cut(&self, way: PathId) {
+        let lines = self.stripe_scheduler().lines_on(way);
         for line in lines {
             if let Some(socket) = self.sockets().get(&line) {
                 // Its tasks wake up to that.
@@ -307,12 +307,12 @@ impl Group {
     }
 
     /// Lets the slowest stream of a way end.
-    pub(super) fn retire_one(&self, way: WayId) {
-        let mut book = self.book();
-        if let Some(line) = book.slowest(way) {
-            book.retire(line);
+    pub(super) fn retire_one(&self, way: PathId) {
+        let mut stripe_scheduler = self.stripe_scheduler();
+        if let Some(line) = stripe_scheduler.slowest(way) {
+            stripe_scheduler.retire(line);
         }
-        drop(book);
+        drop(stripe_scheduler);
         self.0.all.notify_waiters();
     }
 
@@ -332,73 +332,73 @@ impl Group {
             readings.push(reading);
         }
         drop(sockets);
-        let mut book = self.book();
+        let mut stripe_scheduler = self.stripe_scheduler();
         for reading in &readings {
-            book.measured(reading.line, reading.info.srtt);
+            stripe_scheduler.measured(reading.line, reading.info.srtt);
         }
         readings
     }
 
     /// Whether nothing is ready for the streams.
     pub(super) fn is_starved(&self) -> bool {
-        self.book().is_starved()
+        self.stripe_scheduler().is_starved()
     }
 
     /// Whether it ever got anything to move.
     pub(super) fn is_used(&self) -> bool {
-        self.book().is_used()
+        self.stripe_scheduler().is_used()
     }
 
     /// Streams that are there to stay.
     pub(super) fn count(&self) -> usize {
-        self.book().count()
+        self.stripe_scheduler().count()
     }
 
     /// Streams of a way that are there to stay.
-    pub(super) fn count_on(&self, way: WayId) -> usize {
-        self.book().count_on(way)
+    pub(super) fn count_on(&self, way: PathId) -> usize {
+        self.stripe_scheduler().count_on(way)
     }
 
     /// How a way does.
-    pub(super) fn seen(&self, now: Time, way: WayId) -> Seen {
-        let book = self.book();
+    pub(super) fn seen(&self, now: Time, way: PathId) -> Seen {
+        let stripe_scheduler = self.stripe_scheduler();
         Seen {
-            streams: book.count_on(way) as u32,
-            delivered: book.delivered(way),
-            frozen: book.is_frozen(now, way),
+            streams: stripe_scheduler.count_on(way) as u32,
+            delivered: stripe_scheduler.delivered(way),
+            frozen: stripe_scheduler.is_frozen(now, way),
         }
     }
 
     /// The last stream is gone, and nothing is open any more.
     pub(super) fn give_up(&self) {
-        self.book().give_up();
+        self.stripe_scheduler().give_up();
     }
 
     /// The peer has the whole object.
     pub(in crate::transports) fn all_placed(&self) {
-        self.book().all_placed(clock::now());
+        self.stripe_scheduler().all_placed(clock::now());
     }
 
     /// Bytes the peer took, each once.
     pub(in crate::transports) fn moved(&self) -> ByteCount {
-        self.book().moved()
+        self.stripe_scheduler().moved()
     }
 
     /// Bytes handed out once more than needed.
     pub(super) fn sent_again(&self) -> ByteCount {
-        self.book().sent_again()
+        self.stripe_scheduler().sent_again()
     }
 
     /// Ends its thread and its streams.
     pub(in crate::transports) fn close(&self) {
-        self.book().close();
+        self.stripe_scheduler().close();
         self.0.room.notify_all();
         self.0.all.notify_waiters();
     }
 }
 
 impl Socket {
-    fn reading(&self, line: LineId, now: Time) -> Option<Reading> {
+    fn reading(&self, line: StreamId, now: Time) -> Option<Reading> {
         let info = tcp_info(&self.socket).ok()?;
         Some(Reading { line, way: self.way, age: now.since(self.since), info })
     }

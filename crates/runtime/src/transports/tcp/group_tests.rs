@@ -10,7 +10,7 @@ use super::*;
 use crate::reader::PieceSource;
 use crate::transports::offer::Offer;
 use crate::transports::tcp::{TcpEnd, TcpSettings};
-use crate::transports::{Hints, Plan};
+use crate::transports::{Hints, TransportConfig};
 use packtrain_service::TransportChoice;
 use packtrain_service::executor;
 
@@ -71,8 +71,8 @@ async fn receive(mut stream: TcpStream, manner: Manner, got: mpsc::Sender<Range<
     }
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> TransportConfig {
+    TransportConfig {
         choice: TransportChoice::Tcp,
         cc: None,
         streams: None,
@@ -118,7 +118,7 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     let (adder, own) = (group.clone(), Tasks::default());
     let running = own.clone();
     let source = TcpEnd::listen(&plan(), &own, move |stream| {
-        drop(adder.add(&running, stream, WayId::DIRECT))
+        drop(adder.add(&running, stream, PathId::DIRECT))
     })
     .unwrap();
     let offer = |end: &TcpEnd| Offer { tcp: end.port(), tcp_key: end.key(), ..Offer::new(&plan()) };
@@ -127,7 +127,7 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     source.connect(&plan(), &offer(&sink), manners.len() as u32, Duration::ZERO);
     let (mut placed, mut over) = (RangeSet::new(), 0);
     while placed.len_bytes().get() < SIZE {
-        group.relieve(clock::now());
+        group.reassign(clock::now());
         match told.recv_timeout(std::time::Duration::from_millis(20)) {
             Ok(TransportNews::Event(_, TransportEvent::Placed(range))) => {
                 let size = range.end.since(range.start);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use packtrain_net::tcp::TcpInfo;
-use packtrain_plan::route::{Limit, Look, Pilot, Response, Seen, Symptoms, WayId};
+use packtrain_plan::route::{Limit, Look, PathId, PathSelector, Response, Seen, Symptoms};
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::book::LineId;
 use super::group::{Group, Reading};
-use crate::ways::Ways;
+use super::stripe_scheduler::StreamId;
+use crate::candidate_paths::CandidatePaths;
 use packtrain_service::WayReport;
 
 /// A loss is a sign of the path for so long.
@@ -38,18 +38,18 @@ struct Sign {
 
 /// The chooser at work.
 pub(super) struct Helm {
-    ways: Arc<Ways>,
-    pilot: Pilot,
+    ways: Arc<CandidatePaths>,
+    pilot: PathSelector,
     signs: VecDeque<Sign>,
-    was: BTreeMap<LineId, TcpInfo>,
+    was: BTreeMap<StreamId, TcpInfo>,
     min_rtt: Option<Duration>,
     congestion: String,
     left: Option<ByteCount>,
 }
 
 impl Helm {
-    pub(super) fn new(ways: Arc<Ways>) -> Self {
-        let mut pilot = Pilot::new();
+    pub(super) fn new(ways: Arc<CandidatePaths>) -> Self {
+        let mut pilot = PathSelector::new();
         for name in ways.names() {
             pilot.add(name.clone());
         }
@@ -74,12 +74,12 @@ impl Helm {
     }
 
     /// All ways, the direct one first.
-    pub(super) fn each(&self) -> impl Iterator<Item = WayId> + use<> {
-        (0..self.pilot.len() as u8).map(WayId::numbered)
+    pub(super) fn each(&self) -> impl Iterator<Item = PathId> + use<> {
+        (0..self.pilot.len() as u8).map(PathId::numbered)
     }
 
     /// How many streams a way is to have.
-    pub(super) fn target(&self, way: WayId, wanted: u32) -> u32 {
+    pub(super) fn target(&self, way: PathId, wanted: u32) -> u32 {
         self.pilot.target(way, wanted)
     }
 
@@ -88,12 +88,12 @@ impl Helm {
         self.each().skip(1).all(|way| self.pilot.target(way, 1) == 0)
     }
 
-    pub(super) fn failed(&mut self, now: Time, way: WayId, why: &str) {
+    pub(super) fn failed(&mut self, now: Time, way: PathId, why: &str) {
         self.pilot.failed(now, way, why);
     }
 
     /// A way whose streams are to be given up.
-    pub(super) fn poll_cut(&mut self) -> Option<WayId> {
+    pub(super) fn poll_cut(&mut self) -> Option<PathId> {
         self.pilot.poll_cut()
     }
 
@@ -122,7 +122,7 @@ impl Helm {
 
     /// Keeps what the kernel says of the direct streams.
     fn note(&mut self, now: Time, readings: &[Reading]) {
-        let direct = readings.iter().filter(|reading| reading.way == WayId::DIRECT);
+        let direct = readings.iter().filter(|reading| reading.way == PathId::DIRECT);
         let mut was = std::mem::take(&mut self.was);
         let mut sign = Sign { at: now, ..Sign::default() };
         let mut count = 0u64;

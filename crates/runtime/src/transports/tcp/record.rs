@@ -8,11 +8,11 @@ use packtrain_service::evidence::TcpPart;
 use packtrain_service::{StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 
 /// Streams that are gone and told of one by one.
-const MOST_GONE: usize = 64;
+const MAX_GONE: usize = 64;
 /// A moment is this long at least, and longer when a transfer has many.
 const MOMENT: Duration = Duration::from_millis(250);
 /// Moments after which every second one is dropped.
-const MOST_MOMENTS: usize = 512;
+const MAX_MOMENTS: usize = 512;
 
 /// Sums over streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ impl Record {
         self.live.retain(|reading| reading.line != last.line);
         self.note(&last.info);
         self.gone = self.gone.and(&last.info);
-        if self.ended.len() < MOST_GONE {
+        if self.ended.len() < MAX_GONE {
             self.ended.push(told(&last, end));
         }
     }
@@ -114,7 +114,7 @@ impl Record {
         if sent == 0 && acked == 0 {
             return;
         }
-        if self.moments.len() >= MOST_MOMENTS {
+        if self.moments.len() >= MAX_MOMENTS {
             let mut keep = false;
             self.moments.retain(|_| {
                 keep = !keep;

@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use packtrain_plan::streams::{Options, Prediction, Sample, predict};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::book::LineId;
 use super::group::Reading;
+use super::stripe_scheduler::StreamId;
 
 mod words;
 
@@ -74,7 +74,7 @@ const FLAT_FOR: Duration = Duration::from_secs(5);
 /// Payload of a segment, nearly everywhere.
 const SEGMENT: u64 = 1448;
 /// Reasons kept.
-const MOST_REASONS: usize = 60;
+const MAX_REASONS: usize = 60;
 
 /// The state of all streams at one time.
 #[derive(Clone, Debug)]
@@ -133,12 +133,12 @@ enum Trial {
 
 /// The chooser.
 #[derive(Debug)]
-pub struct Auto {
+pub struct StreamCountTuner {
     most: u32,
     first: u32,
     target: u32,
     looks: VecDeque<Look>,
-    was: BTreeMap<LineId, Was>,
+    was: BTreeMap<StreamId, Was>,
     began: Option<Time>,
     changed: Time,
     calm: u64,
@@ -162,7 +162,7 @@ pub struct Auto {
     reasons: Vec<String>,
 }
 
-impl Auto {
+impl StreamCountTuner {
     /// A chooser of at most `most` streams. `earlier` are samples of earlier transfers over the
     /// same path, if there are any.
     pub fn new(most: u32, earlier: Vec<Sample>) -> Self {
@@ -559,7 +559,7 @@ impl Auto {
     }
 
     fn say(&mut self, reason: String) {
-        if self.reasons.len() < MOST_REASONS {
+        if self.reasons.len() < MAX_REASONS {
             self.reasons.push(reason);
         }
     }
@@ -592,5 +592,5 @@ fn times(span: Duration, factor: f64) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "auto_tests.rs"]
+#[path = "stream_count_tuner_tests.rs"]
 mod tests;

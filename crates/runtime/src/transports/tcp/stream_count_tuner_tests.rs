@@ -1,5 +1,5 @@
 use packtrain_net::tcp::TcpInfo;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_units::Rng;
 
 use super::*;
@@ -142,13 +142,18 @@ impl Path {
                 congestion: "cubic".to_owned(),
                 ..TcpInfo::default()
             };
-            Reading { line: LineId::numbered(*id), way: WayId::DIRECT, age: Duration::ZERO, info }
+            Reading {
+                line: StreamId::numbered(*id),
+                way: PathId::DIRECT,
+                age: Duration::ZERO,
+                info,
+            }
         };
         self.streams.iter().map(reading).collect()
     }
 
     /// Plays `seconds`; the mean rate of them.
-    fn play(&mut self, auto: &mut Auto, seconds: f64) -> f64 {
+    fn play(&mut self, auto: &mut StreamCountTuner, seconds: f64) -> f64 {
         let acked = |path: &Self| path.streams.values().map(|s| s.acked).sum::<f64>();
         let (end, begin) = (self.now + seconds, self.now);
         let mut moved = 0.0;
@@ -166,8 +171,8 @@ impl Path {
     }
 }
 
-fn plain() -> Auto {
-    Auto::new(64, Vec::new())
+fn plain() -> StreamCountTuner {
+    StreamCountTuner::new(64, Vec::new())
 }
 
 #[test]
@@ -248,9 +253,9 @@ fn what_is_known_of_the_path_is_used_at_once() {
     };
     let known: Vec<_> =
         [(1, 20), (2, 40), (4, 80), (8, 150), (16, 270)].map(|(n, mbps)| sample(n, mbps)).into();
-    let auto = Auto::new(64, known.clone());
+    let auto = StreamCountTuner::new(64, known.clone());
     assert!(auto.target() >= 16, "{:?}", auto.reasons());
-    assert_eq!(Auto::new(2, known).target(), 2, "a ceiling holds");
+    assert_eq!(StreamCountTuner::new(2, known).target(), 2, "a ceiling holds");
 }
 
 #[test]

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_os::clock;
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_plan::streams::Sample;
 use packtrain_transfer::message::Message;
 use packtrain_transfer::{TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::auto::Auto;
 use super::group::{Group, Reading};
-use super::helm::Helm;
+use super::path_feed::Helm;
 use super::record::Record;
-use super::{Connector, MOST_STREAMS, Tasks, TcpStream};
+use super::stream_count_tuner::StreamCountTuner;
+use super::{Connector, MAX_STREAMS, Tasks, TcpStream};
+use crate::candidate_paths::CandidatePaths;
 use crate::control::ControlSender;
 use crate::reader::Reader;
 use crate::transports::mover::Tell;
-use crate::transports::offer::Word;
+use crate::transports::offer::ControlMessage;
 use crate::transports::sources::Internal;
 use crate::transports::{TransportNews, temporary};
-use crate::ways::Ways;
 use packtrain_service::{StreamEnd, StreamsReport};
 
 /// How often streams are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often the kernel is asked about them.
 const SAMPLE: Duration = Duration::from_millis(50);
 /// The wait after a connection that failed; doubles with each in a row, up to the longest.
@@ -43,23 +43,23 @@ const BREAKS: u32 = 256;
 
 /// How many streams there are to be.
 #[derive(Debug)]
-pub(in crate::transports) enum Count {
+pub(in crate::transports) enum StreamCount {
     /// As many as were asked for.
     Fixed(u32),
     /// As many as turn out to be best.
-    Auto(Box<Auto>),
+    StreamCountTuner(Box<StreamCountTuner>),
 }
 
-impl Count {
+impl StreamCount {
     /// As many as turn out to be best, at most `most`; `earlier` is what is known of the path.
     pub(in crate::transports) fn auto(most: u32, earlier: Vec<Sample>) -> Self {
-        Self::Auto(Box::new(Auto::new(most.min(MOST_STREAMS), earlier)))
+        Self::StreamCountTuner(Box::new(StreamCountTuner::new(most.min(MAX_STREAMS), earlier)))
     }
 
     fn wanted(&self) -> u32 {
         match self {
             Self::Fixed(n) => *n,
-            Self::Auto(auto) => auto.target(),
+            Self::StreamCountTuner(auto) => auto.target(),
         }
     }
 }
@@ -83,16 +83,16 @@ pub(in crate::transports) struct Streams {
     id: TransportId,
     rank: u8,
     group: Group,
-    count: Count,
+    count: StreamCount,
     tasks: Tasks,
     tell: Tell,
     control: ControlSender,
     connector: Option<Connector>,
-    doors: BTreeMap<WayId, Door>,
+    doors: BTreeMap<PathId, Door>,
     /// The most streams that either end allows.
     most: u32,
     /// Where there are ways to choose from.
-    helm: Option<Helm>,
+    path_feed: Option<Helm>,
     /// How many the peer was asked to have.
     invited: u32,
     broken: u32,
@@ -110,7 +110,7 @@ pub(in crate::transports) struct Streams {
 pub(in crate::transports) struct Parts {
     pub(in crate::transports) id: TransportId,
     pub(in crate::transports) rank: u8,
-    pub(in crate::transports) count: Count,
+    pub(in crate::transports) count: StreamCount,
     /// Others are preferred: until it is used one stream is enough.
     pub(in crate::transports) modest: bool,
     pub(in crate::transports) tasks: Tasks,
@@ -121,7 +121,7 @@ pub(in crate::transports) struct Parts {
     /// The most streams that either end allows.
     pub(in crate::transports) most: u32,
     /// The ways to choose from.
-    pub(in crate::transports) ways: Option<Arc<Ways>>,
+    pub(in crate::transports) ways: Option<Arc<CandidatePaths>>,
 }
 
 impl Streams {
@@ -137,9 +137,9 @@ impl Streams {
             tell,
             control,
             connector: None,
-            doors: BTreeMap::from([(WayId::DIRECT, Door::default())]),
+            doors: BTreeMap::from([(PathId::DIRECT, Door::default())]),
             most,
-            helm: ways.filter(|_| most > 1).map(Helm::new),
+            path_feed: ways.filter(|_| most > 1).map(Helm::new),
             invited: 1,
             broken: 0,
             up: false,
@@ -152,9 +152,9 @@ impl Streams {
     }
 
     /// There are ways to choose from.
-    pub(in crate::transports) fn choose_from(&mut self, ways: Arc<Ways>) {
+    pub(in crate::transports) fn choose_from(&mut self, ways: Arc<CandidatePaths>) {
         if self.most > 1 {
-            self.helm = Some(Helm::new(ways));
+            self.path_feed = Some(Helm::new(ways));
         }
     }
 
@@ -176,21 +176,23 @@ impl Streams {
 
     fn wanted(&mut self) -> u32 {
         self.modest &= !self.group.is_used();
-        let modest = self.modest && matches!(self.count, Count::Auto(_));
+        let modest = self.modest && matches!(self.count, StreamCount::StreamCountTuner(_));
         // While it changes from one way to another both have streams.
-        let most = match &self.helm {
-            Some(_) if self.most < MOST_STREAMS => self.most / 2,
+        let most = match &self.path_feed {
+            Some(_) if self.most < MAX_STREAMS => self.most / 2,
             _ => self.most,
         };
-        if modest { 1 } else { self.count.wanted().clamp(1, most.clamp(1, MOST_STREAMS)) }
+        if modest { 1 } else { self.count.wanted().clamp(1, most.clamp(1, MAX_STREAMS)) }
     }
 
     /// How many there are to be on each way.
-    fn targets(&mut self) -> Vec<(WayId, u32)> {
+    fn targets(&mut self) -> Vec<(PathId, u32)> {
         let wanted = self.wanted();
-        match &self.helm {
-            None => vec![(WayId::DIRECT, wanted)],
-            Some(helm) => helm.each().map(|way| (way, helm.target(way, wanted))).collect(),
+        match &self.path_feed {
+            None => vec![(PathId::DIRECT, wanted)],
+            Some(path_feed) => {
+                path_feed.each().map(|way| (way, path_feed.target(way, wanted))).collect()
+            }
         }
     }
 
@@ -199,7 +201,7 @@ impl Streams {
         for (way, wanted) in self.targets() {
             let there = self.group.count_on(way) as u32;
             self.knock(now, way, wanted.saturating_sub(there));
-            if way == WayId::DIRECT {
+            if way == PathId::DIRECT {
                 self.invite(wanted, there);
             }
             for _ in (wanted..there).take(1) {
@@ -209,9 +211,9 @@ impl Streams {
     }
 
     /// Connects on a way where so many are missing.
-    fn knock(&mut self, now: Time, way: WayId, missing: u32) {
+    fn knock(&mut self, now: Time, way: PathId, missing: u32) {
         // The other end brings streams over depots where it is the one that knows them.
-        let far = way != WayId::DIRECT && self.helm.as_ref().is_some_and(Helm::is_far);
+        let far = way != PathId::DIRECT && self.path_feed.as_ref().is_some_and(Helm::is_far);
         let door = self.doors.entry(way).or_default();
         if now < door.retry_at || self.broken >= BREAKS {
             return;
@@ -220,13 +222,13 @@ impl Streams {
             door.connecting = 0;
         }
         // After failures one at a time shows whether it works again.
-        let most = if door.failed > 0 { 1 } else { MOST_STREAMS };
+        let most = if door.failed > 0 { 1 } else { MAX_STREAMS };
         let missing = missing.saturating_sub(door.connecting);
         let missing = missing.min(most.saturating_sub(door.connecting));
         if far {
             if missing > 0 {
                 (door.connecting, door.asked) = (door.connecting + missing, now);
-                let word = Word::Dial(way.index() as u8, missing);
+                let word = ControlMessage::Dial(way.index() as u8, missing);
                 self.control.send(&Message::Channel(word.encode()));
             }
             return;
@@ -238,7 +240,7 @@ impl Streams {
             let failed = move |why| {
                 tell(TransportNews::Internal(Internal::TcpFailed(way, why)));
             };
-            if way == WayId::DIRECT {
+            if way == PathId::DIRECT {
                 connector.connect(Duration::ZERO, move || failed(String::new()));
             } else {
                 let tell = Arc::clone(&self.tell);
@@ -252,16 +254,16 @@ impl Streams {
 
     /// Asks the peer to connect where this end cannot.
     fn invite(&mut self, wanted: u32, there: u32) {
-        let door = self.doors.entry(WayId::DIRECT).or_default();
+        let door = self.doors.entry(PathId::DIRECT).or_default();
         let cannot = self.connector.is_none() || (door.failed >= TURN && !door.reached);
         if cannot && there > 0 && wanted > self.invited {
             self.invited = wanted;
-            self.control.send(&Message::Channel(Word::Streams(wanted).encode()));
+            self.control.send(&Message::Channel(ControlMessage::Streams(wanted).encode()));
         }
     }
 
     /// A connection on a way failed.
-    pub(in crate::transports) fn failed(&mut self, way: WayId, why: &str) {
+    pub(in crate::transports) fn failed(&mut self, way: PathId, why: &str) {
         let now = clock::now();
         let there = self.group.count_on(way);
         let door = self.doors.entry(way).or_default();
@@ -270,11 +272,11 @@ impl Streams {
         let wait = (RETRY * (1 << door.failed.min(5))).min(RETRY_MOST);
         door.retry_at = now + wait;
         let hopeless = there == 0 && door.failed >= TURN && !door.reached;
-        if let Some(helm) = &mut self.helm
-            && (way != WayId::DIRECT || hopeless)
+        if let Some(path_feed) = &mut self.path_feed
+            && (way != PathId::DIRECT || hopeless)
         {
             let why = if why.is_empty() { "no connection comes about" } else { why };
-            helm.failed(now, way, why);
+            path_feed.failed(now, way, why);
         }
     }
 
@@ -282,9 +284,9 @@ impl Streams {
     pub(in crate::transports) fn connected(
         &mut self,
         stream: TcpStream,
-        way: WayId,
+        way: PathId,
     ) -> Vec<TransportNews> {
-        if matches!(stream, TcpStream::Client(_)) || way != WayId::DIRECT {
+        if matches!(stream, TcpStream::Client(_)) || way != PathId::DIRECT {
             let door = self.doors.entry(way).or_default();
             door.connecting = door.connecting.saturating_sub(1);
             (door.failed, door.reached) = (0, true);
@@ -303,8 +305,8 @@ impl Streams {
 
     /// So much is left to move.
     pub(in crate::transports) fn is_left(&mut self, left: Option<ByteCount>) {
-        if let Some(helm) = &mut self.helm {
-            helm.is_left(left);
+        if let Some(path_feed) = &mut self.path_feed {
+            path_feed.is_left(left);
         }
     }
 
@@ -313,14 +315,14 @@ impl Streams {
         &mut self,
         why: &str,
         had: bool,
-        way: WayId,
+        way: PathId,
         last: Option<Reading>,
     ) -> Vec<TransportNews> {
         self.record.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
         if had {
             self.broken += 1;
-            if let Some(helm) = self.helm.as_mut().filter(|_| way != WayId::DIRECT) {
-                helm.failed(clock::now(), way, why);
+            if let Some(path_feed) = self.path_feed.as_mut().filter(|_| way != PathId::DIRECT) {
+                path_feed.failed(clock::now(), way, why);
             }
         }
         if self.group.count() > 0 || !std::mem::take(&mut self.up) {
@@ -333,7 +335,7 @@ impl Streams {
 
     /// Looks after the streams; gives what the kernel says of them, now and then.
     pub(in crate::transports) fn poll(&mut self, now: Time) {
-        if now.since(self.looked) < LOOK {
+        if now.since(self.looked) < CHECK_INTERVAL {
             return;
         }
         self.looked = now;
@@ -344,21 +346,21 @@ impl Streams {
             self.starved = if self.group.is_starved() { self.starved + 1 } else { 0 };
             let busy = self.starved < STARVED;
             // Between ways their number says nothing.
-            let plain = self.helm.as_ref().is_none_or(Helm::is_plain);
-            if let Count::Auto(auto) = &mut self.count
+            let plain = self.path_feed.as_ref().is_none_or(Helm::is_plain);
+            if let StreamCount::StreamCountTuner(auto) = &mut self.count
                 && plain
             {
                 auto.look(now, &readings, busy);
             }
             let wanted = self.wanted();
-            if let Some(helm) = &mut self.helm {
-                helm.look(now, &self.group, &readings, (wanted, busy && !self.modest));
-                while let Some(way) = helm.poll_cut() {
+            if let Some(path_feed) = &mut self.path_feed {
+                path_feed.look(now, &self.group, &readings, (wanted, busy && !self.modest));
+                while let Some(way) = path_feed.poll_cut() {
                     self.group.cut(way);
                 }
             }
         }
-        self.group.relieve(now);
+        self.group.reassign(now);
         self.fill(now);
     }
 
@@ -372,11 +374,11 @@ impl Streams {
         let mut report = self.record.report()?;
         report.moved_twice = self.sent_again();
         match &self.count {
-            Count::Fixed(n) => report.asked = Some(*n),
-            Count::Auto(auto) => report.reasons = auto.reasons(),
+            StreamCount::Fixed(n) => report.asked = Some(*n),
+            StreamCount::StreamCountTuner(auto) => report.reasons = auto.reasons(),
         }
-        if let Some(helm) = &self.helm {
-            (report.ways, report.way_reasons) = helm.report(&self.group, clock::now());
+        if let Some(path_feed) = &self.path_feed {
+            (report.ways, report.way_reasons) = path_feed.report(&self.group, clock::now());
         }
         Some(report)
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
-use packtrain_plan::route::WayId;
+use packtrain_plan::route::PathId;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::reader::Slice;
@@ -25,7 +25,7 @@ const STILL_MOST: Duration = Duration::from_secs(8);
 /// What a stream has had for so long is old: others wait for it.
 const OLD: Duration = Duration::from_secs(4);
 const OLD_RTTS: u64 = 16;
-/// A stream that will end so much later than an idle one could is relieved.
+/// A stream that will end this much later than an idle one could gives pieces to the idle one.
 const LATER: Duration = Duration::from_millis(60);
 /// A depot that takes much and passes on little would have the rest of a transfer in its memory, and
 /// nothing would be left for other ways. So a stream over depots has no more under way than this,
@@ -41,9 +41,9 @@ const RATE_SPAN: Duration = Duration::from_millis(200);
 
 /// Names a stream within a transfer; none is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LineId(u32);
+pub struct StreamId(u32);
 
-impl LineId {
+impl StreamId {
     /// One of this number.
     pub const fn numbered(number: u32) -> Self {
         Self(number)
@@ -55,7 +55,7 @@ impl LineId {
 pub(super) struct Wanted {
     pub(super) range: Range<Offset>,
     /// Who had them before and is not to get them again.
-    not: Option<LineId>,
+    not: Option<StreamId>,
 }
 
 /// What a stream is to do.
@@ -75,7 +75,7 @@ pub(super) enum Take {
 struct Ready {
     at: Offset,
     slice: Slice,
-    not: Option<LineId>,
+    not: Option<StreamId>,
 }
 
 #[derive(Debug)]
@@ -85,12 +85,12 @@ struct Sent {
     range: Range<Offset>,
     at: Time,
     /// Another one answers for it now.
-    relieved: bool,
+    reassigned: bool,
 }
 
 #[derive(Debug)]
-struct Line {
-    way: WayId,
+struct Stream {
+    way: PathId,
     sent: VecDeque<Sent>,
     total: u64,
     taken: u64,
@@ -105,20 +105,20 @@ struct Line {
     retiring: bool,
 }
 
-/// The book of all streams of a transfer.
+/// Which bytes each TCP stream of a transfer sends.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct StripeScheduler {
     queue: VecDeque<Wanted>,
     /// Assigned and neither placed nor returned.
     open: RangeSet,
     ready: VecDeque<Ready>,
     ready_bytes: u64,
-    lines: BTreeMap<LineId, Line>,
+    lines: BTreeMap<StreamId, Stream>,
     next: u32,
     /// Placed by these streams, each byte once.
     placed: u64,
     /// Taken by streams of each way.
-    by_way: BTreeMap<WayId, u64>,
+    by_way: BTreeMap<PathId, u64>,
     /// Handed out once more than needed.
     again: u64,
     closed: bool,
@@ -127,8 +127,8 @@ pub(super) struct Book {
     max_piece: Option<ByteCount>,
 }
 
-impl Book {
-    /// A book whose pieces keep to what a rate limit asks for.
+impl StripeScheduler {
+    /// A scheduler whose pieces keep to what a rate limit asks for.
     pub(super) fn limited(limiter: Option<&RateLimiter>) -> Self {
         let max_piece = limiter.map(|limiter| limiter.quantum(ByteCount(PIECE)));
         Self { max_piece, ..Self::default() }
@@ -245,10 +245,10 @@ impl Book {
     }
 
     /// A new stream on a way.
-    pub(super) fn add(&mut self, now: Time, srtt: Duration, way: WayId) -> LineId {
-        let id = LineId(self.next);
+    pub(super) fn add(&mut self, now: Time, srtt: Duration, way: PathId) -> StreamId {
+        let id = StreamId(self.next);
         self.next += 1;
-        let line = Line {
+        let line = Stream {
             way,
             sent: VecDeque::new(),
             total: 0,
@@ -266,7 +266,7 @@ impl Book {
     }
 
     /// What this stream is to do next.
-    pub(super) fn take(&mut self, now: Time, id: LineId) -> Take {
+    pub(super) fn take(&mut self, now: Time, id: StreamId) -> Take {
         let Some(line) = self.lines.get_mut(&id).filter(|line| !line.retiring) else {
             return Take::Over;
         };
@@ -287,12 +287,12 @@ impl Book {
         }
         line.total += size;
         let range = ready.at..ready.at + ByteCount(size);
-        line.sent.push_back(Sent { end: line.total, range, at: now, relieved: false });
+        line.sent.push_back(Sent { end: line.total, range, at: now, reassigned: false });
         Take::Piece(ready.at, ready.slice)
     }
 
     /// The peer took `total` bytes of this stream in all; gives what is placed by that.
-    pub(super) fn taken(&mut self, now: Time, id: LineId, total: u64) -> RangeSet {
+    pub(super) fn taken(&mut self, now: Time, id: StreamId, total: u64) -> RangeSet {
         let mut placed = RangeSet::new();
         let Some(line) = self.lines.get_mut(&id) else { return placed };
         let total = total.min(line.total);
@@ -323,10 +323,10 @@ impl Book {
 
     /// This stream is over: what it answered for goes to the others. Tells whether it had anything;
     /// none if it was over before.
-    pub(super) fn lost(&mut self, id: LineId) -> Option<bool> {
+    pub(super) fn lost(&mut self, id: StreamId) -> Option<bool> {
         let line = self.lines.remove(&id)?;
         let mut had = false;
-        for sent in line.sent.iter().rev().filter(|sent| !sent.relieved) {
+        for sent in line.sent.iter().rev().filter(|sent| !sent.reassigned) {
             had = true;
             self.again(&sent.range, None);
         }
@@ -334,7 +334,7 @@ impl Book {
     }
 
     /// What is still open of `range` goes to the front of the queue.
-    fn again(&mut self, range: &Range<Offset>, not: Option<LineId>) {
+    fn again(&mut self, range: &Range<Offset>, not: Option<StreamId>) {
         let parts: Vec<_> = self.open.intersect(range.clone()).collect();
         for range in parts.into_iter().rev() {
             self.again += range.end.since(range.start).get();
@@ -343,14 +343,14 @@ impl Book {
     }
 
     /// Lets this stream end once all it sent is taken.
-    pub(super) fn retire(&mut self, id: LineId) {
+    pub(super) fn retire(&mut self, id: StreamId) {
         if let Some(line) = self.lines.get_mut(&id) {
             line.retiring = true;
         }
     }
 
     /// The round trip of a stream, as the kernel sees it.
-    pub(super) fn measured(&mut self, id: LineId, srtt: Duration) {
+    pub(super) fn measured(&mut self, id: StreamId, srtt: Duration) {
         if let Some(line) = self.lines.get_mut(&id) {
             line.srtt = srtt;
         }
@@ -358,7 +358,7 @@ impl Book {
 
     /// Relieves streams that stand still, that have something for too long, or that would end last.
     /// Tells whether anything changed.
-    pub(super) fn relieve(&mut self, now: Time) -> bool {
+    pub(super) fn reassign(&mut self, now: Time) -> bool {
         let before = self.again;
         let ids: Vec<_> = self.lines.keys().copied().collect();
         for &id in &ids {
@@ -375,9 +375,9 @@ impl Book {
             let stuck: Vec<_> = line
                 .sent
                 .iter_mut()
-                .filter(|sent| !sent.relieved && (still || now.since(sent.at) >= old))
+                .filter(|sent| !sent.reassigned && (still || now.since(sent.at) >= old))
                 .map(|sent| {
-                    sent.relieved = true;
+                    sent.reassigned = true;
                     sent.range.clone()
                 })
                 .collect();
@@ -386,13 +386,13 @@ impl Book {
             }
         }
         if self.is_idle() {
-            self.relieve_last();
+            self.reassign_last();
         }
         self.again != before
     }
 
     /// Nothing waits: the idle streams take from the one that would end last.
-    fn relieve_last(&mut self) {
+    fn reassign_last(&mut self) {
         let idle = self.lines.values().filter(|line| line.is_willing() && line.sent.is_empty());
         let Some(quick) = idle.min_by_key(|line| line.srtt) else { return };
         let (rate, srtt) = (quick.likely_rate(), quick.srtt);
@@ -404,8 +404,8 @@ impl Book {
             return;
         }
         let mut moved = Vec::new();
-        for sent in line.sent.iter_mut().rev().filter(|sent| !sent.relieved) {
-            sent.relieved = true;
+        for sent in line.sent.iter_mut().rev().filter(|sent| !sent.reassigned) {
+            sent.reassigned = true;
             let size = sent.range.end.since(sent.range.start).get();
             moved.push(sent.range.clone());
             left = left.saturating_sub(size);
@@ -419,7 +419,7 @@ impl Book {
     }
 
     /// The stream of a way that would be missed least.
-    pub(super) fn slowest(&self, way: WayId) -> Option<LineId> {
+    pub(super) fn slowest(&self, way: PathId) -> Option<StreamId> {
         let staying = self.lines.iter().filter(|(_, line)| !line.retiring && line.way == way);
         staying.min_by_key(|(id, line)| (!line.still, line.rate, id.0)).map(|(id, _)| *id)
     }
@@ -430,24 +430,24 @@ impl Book {
     }
 
     /// Streams of a way that are there to stay.
-    pub(super) fn count_on(&self, way: WayId) -> usize {
+    pub(super) fn count_on(&self, way: PathId) -> usize {
         self.lines.values().filter(|line| !line.retiring && line.way == way).count()
     }
 
     /// All streams of a way.
-    pub(super) fn lines_on(&self, way: WayId) -> Vec<LineId> {
+    pub(super) fn lines_on(&self, way: PathId) -> Vec<StreamId> {
         let there = self.lines.iter().filter(|(_, line)| line.way == way);
         there.map(|(id, _)| *id).collect()
     }
 
     /// Bytes the peer took of streams of a way.
-    pub(super) fn delivered(&self, way: WayId) -> ByteCount {
+    pub(super) fn delivered(&self, way: PathId) -> ByteCount {
         ByteCount(self.by_way.get(&way).copied().unwrap_or(0))
     }
 
     /// Whether streams of a way have something under way, and the peer has taken none of it for
     /// longer than patience lasts.
-    pub(super) fn is_frozen(&self, now: Time, way: WayId) -> bool {
+    pub(super) fn is_frozen(&self, now: Time, way: PathId) -> bool {
         let mut busy = self.lines.values().filter(|l| l.way == way && !l.sent.is_empty());
         let mut some = false;
         busy.all(|line| {
@@ -491,14 +491,14 @@ impl Wanted {
     }
 }
 
-impl Line {
+impl Stream {
     fn is_willing(&self) -> bool {
         !self.still && !self.retiring
     }
 
     /// Whether what a depot took of it is more than is known to arrive behind it.
     fn is_ahead(&self) -> bool {
-        self.way != WayId::DIRECT && self.total - self.taken >= AHEAD + self.taken
+        self.way != PathId::DIRECT && self.total - self.taken >= AHEAD + self.taken
     }
 
     /// How long it may move nothing.
@@ -514,7 +514,7 @@ impl Line {
 
     /// Bytes it answers for.
     fn left(&self) -> u64 {
-        let open = self.sent.iter().filter(|sent| !sent.relieved);
+        let open = self.sent.iter().filter(|sent| !sent.reassigned);
         open.map(|sent| sent.range.end.since(sent.range.start).get()).sum()
     }
 
@@ -540,5 +540,5 @@ fn without(whole: &Range<Offset>, hole: &Range<Offset>) -> Vec<Range<Offset>> {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
+#[path = "stripe_scheduler_tests.rs"]
 mod tests;

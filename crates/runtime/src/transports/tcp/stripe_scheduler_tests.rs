@@ -14,30 +14,30 @@ fn ms(n: u64) -> Time {
     Time::from_nanos(n * 1_000_000)
 }
 
-/// A book, what each stream was handed and the peer has not taken, and what was placed.
+/// A scheduler, what each stream was handed and the peer has not taken, and what was placed.
 #[derive(Default)]
 struct World {
-    book: Book,
-    has: BTreeMap<LineId, VecDeque<u64>>,
-    taken: BTreeMap<LineId, u64>,
+    stripe_scheduler: StripeScheduler,
+    has: BTreeMap<StreamId, VecDeque<u64>>,
+    taken: BTreeMap<StreamId, u64>,
     placed: RangeSet,
     now: Time,
 }
 
 impl World {
-    fn with(streams: usize, bytes: u64) -> (Self, Vec<LineId>) {
+    fn with(streams: usize, bytes: u64) -> (Self, Vec<StreamId>) {
         let mut world = Self { now: ms(1000), ..Self::default() };
         let ids = (0..streams).map(|_| world.add()).collect();
-        world.book.assign(range(0, bytes));
+        world.stripe_scheduler.assign(range(0, bytes));
         (world, ids)
     }
 
-    fn add(&mut self) -> LineId {
-        self.add_on(WayId::DIRECT)
+    fn add(&mut self) -> StreamId {
+        self.add_on(PathId::DIRECT)
     }
 
-    fn add_on(&mut self, way: WayId) -> LineId {
-        let id = self.book.add(self.now, Duration::from_millis(20), way);
+    fn add_on(&mut self, way: PathId) -> StreamId {
+        let id = self.stripe_scheduler.add(self.now, Duration::from_millis(20), way);
         self.has.insert(id, VecDeque::new());
         self.taken.insert(id, 0);
         id
@@ -45,19 +45,19 @@ impl World {
 
     /// The feeder's part.
     fn feed(&mut self) {
-        while let Some(wanted) = self.book.next() {
+        while let Some(wanted) = self.stripe_scheduler.next() {
             let size = wanted.range.end.since(wanted.range.start).get();
             assert!(size <= PIECE);
             let slice = Slice::owned(wanted.range.start, vec![0; size as usize]);
-            self.book.read(&wanted, slice);
+            self.stripe_scheduler.read(&wanted, slice);
         }
     }
 
     /// A stream takes up to `most` pieces; how many it got.
-    fn take(&mut self, id: LineId, most: usize) -> usize {
+    fn take(&mut self, id: StreamId, most: usize) -> usize {
         for n in 0..most {
             self.feed();
-            match self.book.take(self.now, id) {
+            match self.stripe_scheduler.take(self.now, id) {
                 Take::Piece(_, slice) => {
                     let pieces = self.has.get_mut(&id).expect("it is there");
                     pieces.push_back(slice.len() as u64);
@@ -69,12 +69,12 @@ impl World {
     }
 
     /// The peer takes what a stream was handed, `most` pieces of it.
-    fn arrive(&mut self, id: LineId, most: usize) {
+    fn arrive(&mut self, id: StreamId, most: usize) {
         for _ in 0..most {
             let Some(size) = self.has.get_mut(&id).and_then(VecDeque::pop_front) else { return };
             let total = self.taken.get_mut(&id).expect("it is there");
             *total += size;
-            for part in self.book.taken(self.now, id, *total).iter() {
+            for part in self.stripe_scheduler.taken(self.now, id, *total).iter() {
                 let size = part.end.since(part.start);
                 assert_eq!(self.placed.insert(part), size, "placed once");
             }
@@ -83,7 +83,7 @@ impl World {
 
     fn pass(&mut self, millis: u64) {
         self.now += Duration::from_millis(millis);
-        self.book.relieve(self.now);
+        self.stripe_scheduler.reassign(self.now);
     }
 
     fn done(&self) -> u64 {
@@ -102,18 +102,21 @@ fn a_stream_that_stands_still_does_not_hold_the_end() {
         world.pass(10);
     }
     assert_eq!(world.done(), 8 * MIB, "the other one moved it all");
-    assert!(matches!(world.book.take(world.now, frozen), Take::Later), "it gets nothing new");
-    assert_eq!(world.book.sent_again(), ByteCount(4 * PIECE));
+    assert!(
+        matches!(world.stripe_scheduler.take(world.now, frozen), Take::Later),
+        "it gets nothing new"
+    );
+    assert_eq!(world.stripe_scheduler.sent_again(), ByteCount(4 * PIECE));
     // It comes back: what it had is there already, and it may go on.
     world.arrive(frozen, 4);
     assert_eq!(world.done(), 8 * MIB);
-    assert!(matches!(world.book.take(world.now, frozen), Take::Wait));
+    assert!(matches!(world.stripe_scheduler.take(world.now, frozen), Take::Wait));
 }
 
 #[test]
 fn a_depot_gets_no_more_than_it_is_seen_to_pass_on() {
     let (mut world, _) = World::with(0, 64 * MIB);
-    let id = world.add_on(WayId::numbered(1));
+    let id = world.add_on(PathId::numbered(1));
     let most = 1000;
     assert_eq!(world.take(id, most), 4, "a mebibyte");
     assert_eq!(world.take(id, most), 0, "nothing came through");
@@ -159,53 +162,56 @@ fn what_a_lost_stream_had_is_moved_by_the_others() {
     world.take(ids[0], 3);
     world.take(ids[1], 3);
     world.arrive(ids[0], 1);
-    assert_eq!(world.book.lost(ids[0]), Some(true));
-    assert_eq!(world.book.lost(ids[0]), None, "only once");
-    assert_eq!(world.book.lost(ids[2]), Some(false), "it had nothing");
+    assert_eq!(world.stripe_scheduler.lost(ids[0]), Some(true));
+    assert_eq!(world.stripe_scheduler.lost(ids[0]), None, "only once");
+    assert_eq!(world.stripe_scheduler.lost(ids[2]), Some(false), "it had nothing");
     while world.take(ids[1], 8) > 0 {
         world.arrive(ids[1], 8);
     }
     world.arrive(ids[1], 8);
     assert_eq!(world.done(), 4 * MIB);
-    assert_eq!(world.book.moved(), ByteCount(4 * MIB));
-    assert!(world.book.sent_again() > ByteCount::ZERO);
+    assert_eq!(world.stripe_scheduler.moved(), ByteCount(4 * MIB));
+    assert!(world.stripe_scheduler.sent_again() > ByteCount::ZERO);
 }
 
 #[test]
 fn what_is_under_way_when_the_peer_has_all_counts_once() {
     let (mut world, ids) = World::with(2, 4 * MIB);
     world.take(ids[0], 3);
-    assert_eq!(world.book.lost(ids[0]), Some(true));
+    assert_eq!(world.stripe_scheduler.lost(ids[0]), Some(true));
     while world.take(ids[1], 8) > 0 {
         if world.has[&ids[1]].len() > 2 {
             world.arrive(ids[1], 1);
         }
     }
-    assert!(world.book.moved() < ByteCount(4 * MIB), "the last word has not come");
-    world.book.all_placed(world.now);
-    assert_eq!(world.book.moved(), ByteCount(4 * MIB));
-    world.book.all_placed(world.now);
-    assert_eq!(world.book.moved(), ByteCount(4 * MIB));
+    assert!(world.stripe_scheduler.moved() < ByteCount(4 * MIB), "the last word has not come");
+    world.stripe_scheduler.all_placed(world.now);
+    assert_eq!(world.stripe_scheduler.moved(), ByteCount(4 * MIB));
+    world.stripe_scheduler.all_placed(world.now);
+    assert_eq!(world.stripe_scheduler.moved(), ByteCount(4 * MIB));
 }
 
 #[test]
 fn a_retired_stream_ends_and_takes_nothing_more() {
     let (mut world, ids) = World::with(2, 2 * MIB);
     world.take(ids[0], 2);
-    world.book.retire(ids[0]);
-    assert!(matches!(world.book.take(world.now, ids[0]), Take::Over));
-    assert_eq!(world.book.count(), 1);
+    world.stripe_scheduler.retire(ids[0]);
+    assert!(matches!(world.stripe_scheduler.take(world.now, ids[0]), Take::Over));
+    assert_eq!(world.stripe_scheduler.count(), 1);
     world.arrive(ids[0], 2);
-    assert_eq!(world.book.lost(ids[0]), Some(false), "all it had was taken");
+    assert_eq!(world.stripe_scheduler.lost(ids[0]), Some(false), "all it had was taken");
 }
 
 #[test]
 fn a_peer_that_says_it_took_more_than_was_sent_places_nothing_more() {
     let (mut world, ids) = World::with(1, MIB);
     world.take(ids[0], 1);
-    let placed = world.book.taken(world.now, ids[0], u64::MAX);
+    let placed = world.stripe_scheduler.taken(world.now, ids[0], u64::MAX);
     assert_eq!(placed.len_bytes(), ByteCount(PIECE));
-    assert!(world.book.taken(world.now, LineId(77), 5).is_empty(), "a stream that never was");
+    assert!(
+        world.stripe_scheduler.taken(world.now, StreamId(77), 5).is_empty(),
+        "a stream that never was"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -242,20 +248,20 @@ proptest! {
         let (mut world, _) = World::with(3, total);
         let mut back = RangeSet::new();
         for step in steps {
-            let ids: Vec<LineId> = world.has.keys().copied().collect();
+            let ids: Vec<StreamId> = world.has.keys().copied().collect();
             let pick = |n: usize| ids.get(n % ids.len().max(1)).copied();
             match step {
                 Step::Take(n, most) => if let Some(id) = pick(n) { world.take(id, most); },
                 Step::Arrive(n, most) => if let Some(id) = pick(n) { world.arrive(id, most); },
                 Step::Pass(millis) => world.pass(millis),
                 Step::Lose(n) => if let Some(id) = pick(n) {
-                    world.book.lost(id);
+                    world.stripe_scheduler.lost(id);
                     world.has.remove(&id);
                 },
-                Step::Retire(n) => if let Some(id) = pick(n) { world.book.retire(id); },
+                Step::Retire(n) => if let Some(id) = pick(n) { world.stripe_scheduler.retire(id); },
                 Step::Add => { world.add(); }
                 Step::Revoke(at, len) => {
-                    for part in world.book.revoke(&range(at, at + len)) {
+                    for part in world.stripe_scheduler.revoke(&range(at, at + len)) {
                         let size = part.end.since(part.start);
                         prop_assert_eq!(back.insert(part), size);
                     }
@@ -283,10 +289,13 @@ proptest! {
 fn at_a_low_rate_pieces_are_small() {
     let limiter = RateLimiter::new(DataRate::from_bps(20_000), Duration::from_millis(20));
     let quantum = limiter.quantum(ByteCount(PIECE)).get();
-    let mut world =
-        World { book: Book::limited(Some(&limiter)), now: ms(1000), ..World::default() };
+    let mut world = World {
+        stripe_scheduler: StripeScheduler::limited(Some(&limiter)),
+        now: ms(1000),
+        ..World::default()
+    };
     let id = world.add();
-    world.book.assign(range(0, MIB));
+    world.stripe_scheduler.assign(range(0, MIB));
     assert!(world.take(id, 10) == 10);
     let largest = world.has[&id].iter().max();
     assert!(

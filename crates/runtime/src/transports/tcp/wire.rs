@@ -9,8 +9,8 @@ use packtrain_transfer::message::MAX_DATA;
 use packtrain_units::{ByteCount, Offset};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::book::LineId;
 use super::group::Group;
+use super::stripe_scheduler::StreamId;
 use super::{Tasks, TcpStream};
 use crate::assembly::Assembly;
 use crate::transports::intake::Intake;
@@ -43,7 +43,7 @@ impl FrameHead {
 }
 
 /// Starts the two tasks of a stream at its sending end.
-pub(super) fn send(group: &Group, line: LineId, tasks: &Tasks, stream: TcpStream) {
+pub(super) fn send(group: &Group, line: StreamId, tasks: &Tasks, stream: TcpStream) {
     let watched = stream.get_ref().0.line();
     let heard_by = watched.clone();
     let (mut input, mut output) = tokio::io::split(stream);

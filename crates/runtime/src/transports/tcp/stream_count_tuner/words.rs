@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 
 use packtrain_units::{DataRate, Duration};
 
-use super::{Auto, Measured};
+use super::{Measured, StreamCountTuner};
 
-impl Auto {
+impl StreamCountTuner {
     /// Samples, models, the curve and every step, in words.
     pub fn reasons(&self) -> Vec<String> {
         let mut lines = self.reasons.clone();
