@@ -23,10 +23,9 @@ use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
 use packtrain_service::ceilings::Ceilings;
-use packtrain_service::history;
 use packtrain_service::{
     CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
-    TransportShare,
+    TransportShare, history,
 };
 use packtrain_stores as stores;
 use remote::RemoteEnd;

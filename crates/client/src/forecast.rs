@@ -15,10 +15,8 @@ use packtrain_transfer::FailureKind;
 
 use packtrain_hops::route::Route;
 use packtrain_runtime::candidate_paths;
-use packtrain_service::HistoryConfig;
-use packtrain_service::RequestError;
-use packtrain_service::executor;
 use packtrain_service::history::{HistoryError, Wanted, find};
+use packtrain_service::{HistoryConfig, RequestError, executor};
 
 /// A throughput that was measured from one machine to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

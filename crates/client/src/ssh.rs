@@ -21,8 +21,7 @@ pub(crate) use bootstrap::system_told;
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_runtime::marker;
-use packtrain_service::host;
-use packtrain_service::{SshSettings, StopHandle};
+use packtrain_service::{SshSettings, StopHandle, host};
 
 /// How long the other end has to finish once this one has said all.
 const FINISH: Duration = Duration::from_secs(2);

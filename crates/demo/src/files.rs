@@ -8,8 +8,7 @@ use std::path::Path;
 
 use packtrain_os::entropy;
 use packtrain_transfer::FailureKind;
-use packtrain_units::Duration;
-use packtrain_units::{ByteCount, DataRate, Rng};
+use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use super::failed;
 use packtrain_runtime::sink::hash_file;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use packtrain_transfer::FailureKind;
-use packtrain_units::{ByteCount, DataRate, Duration};
+use packtrain_units::{DataRate, Duration};
 
 use self::lane::{Lane, Moved, Mover, Wan};
 pub use self::near::NearRequest;

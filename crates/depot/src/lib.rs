@@ -39,10 +39,8 @@ use packtrain_identity::authorized::AuthorizedKeys;
 use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
 use packtrain_service::address_policy::AllowRule;
-use packtrain_service::executor;
-use packtrain_service::host;
 use packtrain_service::unauthenticated::Unauthenticated;
-use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle};
+use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle, executor, host};
 
 pub use admission::DepotLimits;
 pub use metrics::DepotStats;

@@ -20,8 +20,7 @@ use tokio::sync::watch;
 use super::lane::Lane;
 use super::{Depot, Told, echo, framed, measure, spool};
 use crate::DepotSession;
-use packtrain_hops::DatagramStatus;
-use packtrain_hops::{read_answer, write_all};
+use packtrain_hops::{DatagramStatus, read_answer, write_all};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 

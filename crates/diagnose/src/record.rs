@@ -3,9 +3,8 @@
 use packtrain_history::{Filter, Row};
 use packtrain_transfer::FailureKind;
 
-use packtrain_service::RequestError;
 use packtrain_service::evidence::Record;
-use packtrain_service::{HistoryConfig, history};
+use packtrain_service::{HistoryConfig, RequestError, history};
 
 /// Which transfer is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

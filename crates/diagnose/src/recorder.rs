@@ -9,11 +9,10 @@ use packtrain_os::clock;
 use packtrain_units::{ByteCount, Time};
 
 use super::{Diagnosis, judge};
-use packtrain_service::HistoryConfig;
 use packtrain_service::evidence::{Evidence, Part, PartRole, Record};
 use packtrain_service::executor::spawn;
 use packtrain_service::history::{self, Series, Spool};
-use packtrain_service::{Notice, NoticeLevel, Outcome, RequestError};
+use packtrain_service::{HistoryConfig, Notice, NoticeLevel, Outcome, RequestError};
 
 /// How often throughput is noted.
 const TICK: std::time::Duration = std::time::Duration::from_millis(250);

@@ -23,11 +23,10 @@ use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::transports::{Hints, MAX_STREAMS, Moved, TransportConfig};
 use packtrain_runtime::tunnel;
 use packtrain_service::ceilings::HeldBy;
-use packtrain_service::history;
 use packtrain_service::host::split_host;
 use packtrain_service::{
     CpuUse, LossCause, Notice, NoticeLevel, PerfClientRequest, PerfInterval, PerfOutcome,
-    PerfReporter, RequestError, TransportChoice,
+    PerfReporter, RequestError, TransportChoice, history,
 };
 
 /// How often the receiver tells what it has.

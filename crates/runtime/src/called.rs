@@ -10,10 +10,9 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::session::Observer;
 use crate::transports::Moved;
-use packtrain_service::HistoryConfig;
 use packtrain_service::evidence::{Evidence, Part, PartRole};
 use packtrain_service::history::{self, Series, begin, finish_cp, finish_failed, of_evidence};
-use packtrain_service::{Notice, Outcome, TransportShare};
+use packtrain_service::{HistoryConfig, Notice, Outcome, TransportShare};
 
 /// Watches one called end for its row.
 pub struct Called {

@@ -22,10 +22,8 @@ use tokio::net::TcpStream;
 
 use packtrain_hops::read_answer;
 use packtrain_hops::route::Route;
-use packtrain_service::HistoryConfig;
-use packtrain_service::RequestError;
-use packtrain_service::executor;
 use packtrain_service::history::{self, Alike};
+use packtrain_service::{HistoryConfig, RequestError, executor};
 
 /// A depot that does not answer by then is not asked further; it may still be tried.
 const ASK: Duration = Duration::from_secs(2);

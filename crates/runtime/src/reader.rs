@@ -16,8 +16,7 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
 use crate::meters::Meters;
-use packtrain_service::executor::spawn;
-use packtrain_service::executor::step_back;
+use packtrain_service::executor::{spawn, step_back};
 
 /// Chunks in memory at most: 80 MiB.
 const MAX_CHUNKS: usize = 20;

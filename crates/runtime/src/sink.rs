@@ -22,8 +22,7 @@ use packtrain_units::{Duration, Time};
 
 use crate::assembly::{self, Assembly, WriteEvent};
 use crate::control::{Control, Incoming};
-use crate::meters::EndWatch;
-use crate::meters::Meters;
+use crate::meters::{EndWatch, Meters};
 use crate::session::{Observer, Pulse, Stop};
 use crate::transports::offer::ControlMessage;
 use crate::transports::{Moved, SinkTransports};

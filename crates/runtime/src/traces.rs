@@ -1,7 +1,7 @@
 //! The working files that transfers leave in a destination while they run.
 
 /// Whether a name is that of a temporary, a journal or a lock of ours.
-pub fn is_trace(name: &[u8]) -> bool {
+pub(crate) fn is_trace(name: &[u8]) -> bool {
     packtrain_disk::is_temp_name(name)
         || name
             .strip_prefix(b".packtrain-".as_slice())

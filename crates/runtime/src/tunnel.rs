@@ -21,8 +21,7 @@ use packtrain_identity::keys;
 use packtrain_identity::knownhosts::{Known, KnownHosts};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::Ticket;
-use packtrain_service::executor;
-use packtrain_service::{Notice, NoticeLevel, RequestError};
+use packtrain_service::{Notice, NoticeLevel, RequestError, executor};
 
 const CONNECT: Duration = Duration::from_secs(20);
 /// How long the first depot has to be connected; after that there is still the direct way.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Options, Role};
-use packtrain_transfer::{FileReport, Outcome, SinkTotals, SourceTotals};
-use packtrain_units::{ByteCount, Time};
+use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, SinkTotals, SourceTotals};
+use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use parking_lot::Mutex;
 
 use super::session;
@@ -19,8 +19,6 @@ use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, Moved, SourceTransports};
 use packtrain_service::ceilings::{Ceilings, RECEIVE_BURST};
 use packtrain_service::{Notice, StopHandle, TransportChoice};
-use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{DataRate, Duration};
 
 const RATE: DataRate = DataRate::from_mbps(16);
 /// More than the rate lets through while anybody watches.

@@ -43,15 +43,12 @@ use packtrain_runtime::marker::MARKER;
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::Stop;
 use packtrain_runtime::transports::{Hints, Moved};
-use packtrain_service::HistoryConfig;
 use packtrain_service::address_policy::DialPolicy;
-use packtrain_service::executor;
 use packtrain_service::history::{self, Role, Row};
-use packtrain_service::host;
 use packtrain_service::unauthenticated::{Eviction, Unauthenticated, UnauthenticatedPeer};
 use packtrain_service::{
-    Direction, Notice, NoticeLevel, Outcome, RequestError, ServeReporter, ServedTransfer,
-    StopHandle,
+    Direction, HistoryConfig, Notice, NoticeLevel, Outcome, RequestError, ServeReporter,
+    ServedTransfer, StopHandle, executor, host,
 };
 
 use access::AccessPolicy;

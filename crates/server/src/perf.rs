@@ -9,9 +9,8 @@ use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
 use packtrain_identity::tickets::TicketBook;
 use packtrain_runtime::permissions::Permissions;
-use packtrain_service::history;
 use packtrain_service::{
-    Notice, NoticeLevel, PerfOutcome, PerfReporter, PerfServerRequest, RequestError,
+    Notice, NoticeLevel, PerfOutcome, PerfReporter, PerfServerRequest, RequestError, history,
 };
 
 /// Listens for tests.

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use packtrain_units::{DataRate, Duration};
 
 use super::ClientLimits;
-use packtrain_service::HistoryConfig;
 use packtrain_service::address_policy::AllowRule;
-use packtrain_service::{PortRange, StopHandle};
+use packtrain_service::{HistoryConfig, PortRange, StopHandle};
 
 /// `serve --listen`.
 #[derive(Clone, Debug)]

@@ -26,9 +26,8 @@ use super::remote::{Objects, Remote};
 use get::Get;
 use packtrain_runtime::control::PayloadSink;
 use packtrain_runtime::transports::StreamId;
-use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::HeldBy;
-use packtrain_service::executor;
+use packtrain_service::{StreamsReport, executor};
 
 /// The wait after a request that failed; doubles with each in a row, up to the longest.
 const RETRY: Duration = Duration::from_millis(250);

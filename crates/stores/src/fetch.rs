@@ -26,8 +26,7 @@ use super::remote::Objects;
 use packtrain_runtime::control::{Control, Incoming, PayloadSink};
 use packtrain_runtime::session::{Observer, Pulse, Stop};
 use packtrain_runtime::transports::Moved;
-use packtrain_service::executor;
-use packtrain_service::{Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, executor};
 
 /// The one transport there is.
 const LINES: TransportId = TransportId(0);

@@ -40,9 +40,8 @@ use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::transports::{
     MAX_STREAMS, Moved, SinkTransports, StreamCountTuner, TcpSettings, TransportConfig,
 };
-use packtrain_service::history;
 use packtrain_service::weburl::WebUrl;
-use packtrain_service::{CpRequest, Location, RequestError};
+use packtrain_service::{CpRequest, Location, RequestError, history};
 
 /// Fetches the request's sources into `destination`. `plan` is that of the sink, whose transports
 /// nobody uses; it says how many streams there may be.

@@ -30,9 +30,8 @@ use super::http::Client;
 use super::s3::Bucket;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::transports::{Moved, StreamId};
-use packtrain_service::executor;
 use packtrain_service::paths::show;
-use packtrain_service::{Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, executor};
 use put::Put;
 use upload_queue::{Job, Take, UploadQueue};
 

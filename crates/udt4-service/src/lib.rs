@@ -11,8 +11,7 @@ use packtrain_socket::{Error, Options};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{DataRate, Duration};
 
-use packtrain_service::host;
-use packtrain_service::{Notice, NoticeLevel, RequestError};
+use packtrain_service::{Notice, NoticeLevel, RequestError, host};
 
 pub use fetch::fetch;
 pub use perf::{client as perf_client, server as perf_server};

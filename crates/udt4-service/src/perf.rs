@@ -18,14 +18,12 @@ use super::{FLOW_WINDOW, POLL_INTERVAL, address, failure, in_clear, lookup, opti
 use packtrain_perf as perf;
 use packtrain_perf::{Intervals, Now};
 use packtrain_runtime::permissions::Permissions;
-use packtrain_service::CpuUse;
 use packtrain_service::ceilings::{RECEIVE_BURST, SEND_BURST};
 use packtrain_service::executor::spawn;
-use packtrain_service::history;
 use packtrain_service::host::split_host;
 use packtrain_service::{
-    Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter, PerfServerRequest,
-    RequestError, StopHandle,
+    CpuUse, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter, PerfServerRequest,
+    RequestError, StopHandle, history,
 };
 
 /// Connections tested at a time; more are turned away.

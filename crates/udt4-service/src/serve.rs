@@ -17,14 +17,12 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{MAX_NAME, POLL_INTERVAL, address, failure, in_clear, options};
-use packtrain_service::HistoryConfig;
-use packtrain_service::executor::spawn;
-use packtrain_service::executor::step_back;
+use packtrain_service::executor::{spawn, step_back};
 use packtrain_service::history::{self, Kind, Role, Side};
 use packtrain_service::paths::show;
 use packtrain_service::{
-    Direction, Notice, NoticeLevel, Outcome, RequestError, ServeReporter, ServedTransfer,
-    StopHandle, TransportShare,
+    Direction, HistoryConfig, Notice, NoticeLevel, Outcome, RequestError, ServeReporter,
+    ServedTransfer, StopHandle, TransportShare,
 };
 
 /// `serve --udt4`.

@@ -6,9 +6,8 @@ use packtrain_client::forecast::{
     Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
 };
 use packtrain_os::clock;
-use packtrain_service::HistoryConfig;
 use packtrain_service::history::HistoryError;
-use packtrain_service::{FailureKind, Place, RequestError};
+use packtrain_service::{FailureKind, HistoryConfig, Place, RequestError};
 
 use super::input::Input;
 use crate::args::{ForecastArgs, When};

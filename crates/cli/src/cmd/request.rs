@@ -14,10 +14,9 @@ use packtrain_units::{DataRate, Duration};
 
 use super::{files_from, stores};
 use crate::args::{
-    Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, TicketArg, TransportArgs,
-    WriteArgs,
+    Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, Streams, TicketArg,
+    TransportArgs, VerifyArgs, Via, WriteArgs, nearness,
 };
-use crate::args::{Streams, VerifyArgs, Via, nearness};
 use crate::exit::Exit;
 
 /// The default of `--linger`.

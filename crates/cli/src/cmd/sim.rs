@@ -4,8 +4,7 @@ mod run;
 mod sbatch;
 mod signatures;
 
-use packtrain_reproduce::plot;
-use packtrain_reproduce::{Experiment, ExperimentError};
+use packtrain_reproduce::{Experiment, ExperimentError, plot};
 use packtrain_service::{FailureKind, RequestError};
 use packtrain_sim::bench;
 use packtrain_units::Duration;

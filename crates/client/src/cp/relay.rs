@@ -16,8 +16,7 @@ use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::Leftovers;
 use packtrain_runtime::transports::Moved;
 use packtrain_runtime::transports::offer::ControlMessage;
-use packtrain_service::StreamsReport;
-use packtrain_service::evidence;
+use packtrain_service::{StreamsReport, evidence};
 
 /// Payload that goes through here is passed on.
 struct Forward(ControlSender);

@@ -24,10 +24,9 @@ use super::ticket::{Body, ClaimTicket};
 use packtrain_identity::{keys, statefile};
 use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
-use packtrain_service::{HistoryConfig, history};
 use packtrain_service::{
-    Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError, StopHandle,
-    TransportShare,
+    HistoryConfig, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
+    StopHandle, TransportShare, history,
 };
 use produce::{Produced, Record, produce};
 

@@ -15,8 +15,7 @@ use tokio::sync::Notify;
 
 use super::budget::Budget;
 use super::series::Sample;
-use crate::Depot;
-use crate::DepotClique;
+use crate::{Depot, DepotClique};
 use packtrain_hops::{read_answer, write_all};
 
 /// A path that something was measured on since then is not probed.

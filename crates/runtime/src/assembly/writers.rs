@@ -8,8 +8,7 @@ use packtrain_units::Offset;
 
 use super::block::block_size;
 use super::{Assembly, Plan, WriteEvent, len};
-use packtrain_service::executor::spawn;
-use packtrain_service::executor::step_back;
+use packtrain_service::executor::{spawn, step_back};
 
 /// Threads that write and hash.
 pub(crate) const THREADS: usize = 2;

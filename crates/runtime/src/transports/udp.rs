@@ -16,8 +16,7 @@ use packtrain_transfer::FailureKind;
 
 use super::TransportConfig;
 use super::offer::{FlowOffer, Offer};
-use packtrain_service::cipher;
-use packtrain_service::{RequestError, TransportChoice};
+use packtrain_service::{RequestError, TransportChoice, cipher};
 
 /// Sockets of one flow: with default buffers eight hold 3 ms at 8 Gbit/s, which is what a busy
 /// host may let a thread wait.

@@ -11,10 +11,9 @@ use packtrain_units::Time;
 use super::Series;
 use super::draft::{begin, finish_cp, finish_failed, finish_perf};
 use super::keeper;
-use crate::HistoryConfig;
 use crate::{
-    CpRequest, Notice, NoticeLevel, Outcome, PerfClientRequest, PerfInterval, PerfOutcome,
-    PerfReporter, ProgressSnapshot, Reporter, RequestError,
+    CpRequest, HistoryConfig, Notice, NoticeLevel, Outcome, PerfClientRequest, PerfInterval,
+    PerfOutcome, PerfReporter, ProgressSnapshot, Reporter, RequestError,
 };
 
 fn lock<T>(of: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {

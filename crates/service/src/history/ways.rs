@@ -9,8 +9,7 @@ use packtrain_plan::route::Forecasted;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{find, this_machine};
-use crate::HistoryConfig;
-use crate::{StreamsReport, WayReport};
+use crate::{HistoryConfig, StreamsReport, WayReport};
 
 /// The name of the way without depots.
 pub const DIRECT: &str = "direct";

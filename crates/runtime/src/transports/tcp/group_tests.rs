@@ -11,8 +11,7 @@ use crate::reader::PieceSource;
 use crate::transports::offer::Offer;
 use crate::transports::tcp::{TcpEnd, TcpSettings};
 use crate::transports::{Hints, TransportConfig};
-use packtrain_service::TransportChoice;
-use packtrain_service::executor;
+use packtrain_service::{TransportChoice, executor};
 
 const SIZE: u64 = 24 << 20;
 const LONG: std::time::Duration = std::time::Duration::from_secs(30);
