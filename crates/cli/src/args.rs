@@ -175,4 +175,6 @@ pub(crate) fn bare() -> clap::Command {
 }
 
 #[cfg(test)]
+mod documents_tests;
+#[cfg(test)]
 mod tests;

@@ -17,4 +17,7 @@ pub(crate) struct ManArgs {
     /// The directory to write packtrain.1, packtrain-cp.1, ... to.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
+    /// Write one page in Markdown, commands.md, instead.
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }

@@ -34,3 +34,22 @@ fn every_command_has_a_manual_page() {
     let text = std::fs::read_to_string(home.path("man/packtrain-cp.1")).expect("it is there");
     assert!(text.contains("checksum") && text.contains("OTHER END"), "{text}");
 }
+
+/// The page in the guide is what the definitions say.
+#[test]
+fn the_reference_in_the_guide_is_generated() {
+    let home = Home::new();
+    let output = home.run(&["man", "--markdown", "--out", "man"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let made = std::fs::read_to_string(home.path("man/commands.md")).expect("it was made");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/reference/commands.md");
+    if std::env::var_os("PACKTRAIN_WRITE_REFERENCE").is_some() {
+        std::fs::write(page, &made).expect("the guide");
+    }
+    let there = std::fs::read_to_string(page).unwrap_or_default();
+    assert!(
+        there == made,
+        "docs/guide/reference/commands.md is not what the program says of itself: run this test with \
+         PACKTRAIN_WRITE_REFERENCE=1"
+    );
+}
