@@ -10,8 +10,8 @@ use std::fmt::Write;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
+use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, LossRange, RttSample, Sent};
-use crate::registry::ControllerConfig;
 pub(crate) use syn::Receiver;
 
 /// Bytes of a packet.

@@ -6,7 +6,7 @@
 use packtrain_loss::Signature;
 use packtrain_units::{Duration, Time};
 
-use crate::interface::{Feedback, Sent};
+use crate::interface::{Feedback, LossWindow, Sent};
 
 /// Most loss ranges kept of one window. More than every other packet of one of 97,656 packets;
 /// what is beyond counts as received.
@@ -16,17 +16,6 @@ const MOST_RANGES: usize = 1 << 16;
 const SETTLE: Duration = Duration::from_millis(20);
 /// The smoothed round trip is not believed to be longer.
 const LONGEST_RTT: Duration = Duration::from_secs(10);
-
-/// Consecutive transmissions, and which of them were lost.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LossWindow {
-    /// Counts windows from 0, those without losses too.
-    pub number: u64,
-    /// Received or lost, in the order of sending.
-    pub signature: Signature,
-    /// Datagrams that the receiving host said it dropped meanwhile, where somebody counts.
-    pub host_drops: Option<u64>,
-}
 
 /// Collects the windows of one flow.
 #[derive(Debug)]

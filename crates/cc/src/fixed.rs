@@ -3,7 +3,7 @@
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::interface::{CongestionController, Feedback, Sent};
-use crate::registry::quantum;
+use crate::pacing::quantum;
 
 /// Sends at a given wire rate whatever the path does; only the circuit breaker is above it.
 #[derive(Debug)]

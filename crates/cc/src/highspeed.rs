@@ -5,8 +5,8 @@
 use libm::{exp, log};
 use packtrain_units::{ByteCount, DataRate};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, Start};
 use crate::reno::HALF;
 use crate::window::{Ask, Window};
 

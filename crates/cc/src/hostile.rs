@@ -4,8 +4,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
 use crate::bottleneck::{MSS, config, silence};
+use crate::config::Start;
 use crate::interface::{Feedback, LossRange, RttSample, Sent};
-use crate::registry::{Start, build_with};
+use crate::registry::build_with;
 
 /// What happens next.
 #[derive(Clone, Debug)]

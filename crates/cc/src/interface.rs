@@ -2,10 +2,8 @@
 
 use std::fmt::Debug;
 
-use packtrain_loss::Verdict;
+use packtrain_loss::{Signature, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
-
-use crate::collector::LossWindow;
 
 /// A controller of how much and how fast a flow sends.
 pub trait CongestionController: Debug + Send {
@@ -190,6 +188,17 @@ pub struct ProbeTrain {
     pub packets: u32,
     /// Not before this time.
     pub at: Time,
+}
+
+/// Consecutive transmissions, and which of them were lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossWindow {
+    /// Counts windows from 0, those without losses too.
+    pub number: u64,
+    /// Received or lost, in the order of sending.
+    pub signature: Signature,
+    /// Datagrams that the receiving host said it dropped meanwhile, where somebody counts.
+    pub host_drops: Option<u64>,
 }
 
 /// A kind of measurement that a feedback may provide and a controller may need.

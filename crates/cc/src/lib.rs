@@ -9,6 +9,7 @@ mod bbr;
 #[cfg(test)]
 mod bottleneck;
 mod collector;
+mod config;
 mod cubic;
 mod fixed;
 pub mod fobs;
@@ -17,6 +18,7 @@ mod highspeed;
 mod hostile;
 mod interface;
 pub mod native;
+mod pacing;
 mod registry;
 mod reno;
 pub mod sabul;
@@ -26,15 +28,17 @@ mod watched;
 mod window;
 
 pub use bbr::Bbr;
-pub use collector::{Collector, LossWindow};
+pub use collector::Collector;
+pub use config::{ControllerConfig, Start};
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use fobs::Fobs;
 pub use highspeed::HighSpeed;
 pub use interface::{
-    CongestionController, Feedback, LossRange, ProbeTrain, RttSample, Sent, Signal, Signals,
+    CongestionController, Feedback, LossRange, LossWindow, ProbeTrain, RttSample, Sent, Signal,
+    Signals,
 };
-pub use registry::{BuildError, ControllerConfig, Start, build, build_with, names};
+pub use registry::{BuildError, build, build_with, names};
 pub use reno::Reno;
 pub use sabul::Sabul;
 pub use scalable::Scalable;

@@ -7,8 +7,8 @@
 
 use packtrain_units::{ByteCount, DataRate};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, Start};
 use crate::window::{Ask, Window};
 
 /// What is left of the window after a loss.

@@ -4,8 +4,8 @@
 
 use packtrain_units::{ByteCount, DataRate};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, Start};
 use crate::reno::{self, HALF};
 use crate::window::{Ask, Window};
 

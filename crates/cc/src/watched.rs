@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use packtrain_loss::Verdict;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::collector::{Collector, LossWindow};
+use crate::collector::Collector;
 use crate::fobs::{LONGEST_WINDOW, WINDOW_PACKETS};
-use crate::interface::{CongestionController, Feedback, ProbeTrain, Sent, Signals};
+use crate::interface::{CongestionController, Feedback, LossWindow, ProbeTrain, Sent, Signals};
 
 /// Windows that wait for somebody to judge them; the oldest goes first.
 const MOST_WAITING: usize = 4;

@@ -3,8 +3,8 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{Feedback, Sent};
-use crate::registry::{ControllerConfig, Start};
 
 /// The least slow start threshold, in packets (RFC 5681 section 3.1).
 const LEAST_SSTHRESH: f64 = 2.0;
@@ -203,7 +203,7 @@ impl Window {
 
     pub(crate) fn quantum(&self) -> ByteCount {
         let mss = ByteCount(self.mss as u64);
-        self.pace().map_or(self.bytes(), |rate| crate::registry::quantum(rate, mss))
+        self.pace().map_or(self.bytes(), |rate| crate::pacing::quantum(rate, mss))
     }
 
     pub(crate) fn state(&self) -> String {

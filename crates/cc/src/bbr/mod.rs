@@ -16,8 +16,8 @@ mod policer;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, Start};
 use model::Model;
 use modes::{Mode, Modes};
 

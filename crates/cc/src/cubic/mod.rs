@@ -10,8 +10,8 @@ mod hystart;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, Start};
 use crate::window::{Ask, Window};
 
 pub(crate) use curve::{BETA, Curve};

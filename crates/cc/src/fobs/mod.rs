@@ -35,9 +35,10 @@ pub use self::options::{Count, Judge, Mode, Options};
 use self::response::LongTerm;
 pub use self::response::window;
 use self::windows::{Lossy, SLACK};
-use crate::collector::{Collector, LossWindow};
-use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, quantum};
+use crate::collector::Collector;
+use crate::config::ControllerConfig;
+use crate::interface::{CongestionController, Feedback, LossWindow, Sent, Signal, Signals};
+use crate::pacing::quantum;
 
 /// Packets of a window: 100 MB of the paper's 1024-byte packets, and the shorter ones that
 /// classifiers have models for, for paths on which the long one would take too long.

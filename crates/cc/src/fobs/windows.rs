@@ -6,7 +6,7 @@ use super::launch::{LANDING, Launch};
 use super::options::{Count, Judge, Mode};
 use super::response::window;
 use super::{Fobs, LANDINGS};
-use crate::collector::LossWindow;
+use crate::interface::LossWindow;
 
 /// P(CPU) above which losses are no congestion (section 4.1).
 const SURE: f64 = 0.95;

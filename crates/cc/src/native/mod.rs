@@ -17,6 +17,7 @@ mod verdict;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
+use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use crate::native::compete::Compete;
 use crate::native::cruise::Cruise;
@@ -24,7 +25,7 @@ use crate::native::drain::Drain;
 use crate::native::launch::Launch;
 use crate::native::signals::{Round, Rounds};
 use crate::native::verdict::{Cause, Judge};
-use crate::registry::{ControllerConfig, quantum};
+use crate::pacing::quantum;
 
 /// Packets of a train in the launch.
 const TRAIN: f64 = 16.0;

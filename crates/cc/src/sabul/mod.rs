@@ -32,8 +32,9 @@ mod variant;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, quantum};
+use crate::pacing::quantum;
 pub use variant::{Decrease, Silence, Variant};
 
 /// The rate is reviewed every so many packets (section 4).

@@ -22,8 +22,9 @@ mod window;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, ProbeTrain, Sent, Signal, Signals};
-use crate::registry::{ControllerConfig, quantum};
+use crate::pacing::quantum;
 use decrease::{CUT, Cut, Epochs};
 use gate::Gate;
 use path::Path;

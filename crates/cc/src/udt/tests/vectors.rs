@@ -3,8 +3,8 @@
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::bottleneck::{MSS, config, silence};
+use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, LossRange, RttSample, Sent};
-use crate::registry::ControllerConfig;
 use crate::udt::rate::Increase;
 use crate::udt::{SYN, Udt, Variant};
 
