@@ -10,12 +10,12 @@ use crate::interface::{Feedback, LossWindow, Sent};
 
 /// Most loss ranges kept of one window. More than every other packet of one of 97,656 packets;
 /// what is beyond counts as received.
-const MOST_RANGES: usize = 1 << 16;
+const MAX_LOSS_RANGES: usize = 1 << 16;
 /// How long after the last packet of a window was acknowledged, or one after it, losses of the
 /// window and the receiving host's drops may still be told: a quarter of a round trip, at least.
 const SETTLE: Duration = Duration::from_millis(20);
 /// The smoothed round trip is not believed to be longer.
-const LONGEST_RTT: Duration = Duration::from_secs(10);
+const MAX_RTT: Duration = Duration::from_secs(10);
 
 /// Collects the windows of one flow.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Collector {
         let closing = self.closing.as_mut()?;
         if closing.settled.is_none() && feedback.largest_acked.is_some_and(|a| a >= closing.end - 1)
         {
-            let rtt = feedback.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed.min(LONGEST_RTT));
+            let rtt = feedback.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed.min(MAX_RTT));
             closing.settled = Some(now + (rtt / 4).max(SETTLE));
         }
         let end = closing.end;
@@ -153,7 +153,7 @@ impl Collector {
         self.told += end - first;
         match self.lost.last_mut() {
             Some(last) if last.1 == first => last.1 = end,
-            _ if count < MOST_RANGES => self.lost.push((first, end)),
+            _ if count < MAX_LOSS_RANGES => self.lost.push((first, end)),
             _ => {}
         }
     }

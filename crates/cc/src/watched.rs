@@ -6,11 +6,11 @@ use packtrain_loss::Verdict;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::collector::Collector;
-use crate::fobs::{LONGEST_WINDOW, WINDOW_PACKETS};
+use crate::fobs::{MAX_WINDOW_SPAN, WINDOW_PACKETS};
 use crate::interface::{CongestionController, Feedback, LossWindow, ProbeTrain, Sent, Signals};
 
 /// Windows that wait for somebody to judge them; the oldest goes first.
-const MOST_WAITING: usize = 4;
+const MAX_WAITING_WINDOWS: usize = 4;
 
 /// A controller, and beside it the windows of its flow.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Watched {
         if controller.collects() {
             return controller;
         }
-        let collector = Collector::new(now, WINDOW_PACKETS[0], LONGEST_WINDOW * 2);
+        let collector = Collector::new(now, WINDOW_PACKETS[0], MAX_WINDOW_SPAN * 2);
         Box::new(Self { controller, collector, waiting: VecDeque::new(), fitted: (now, 0) })
     }
 
@@ -65,7 +65,7 @@ impl CongestionController for Watched {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let window = self.collector.on_feedback(feedback);
         if let Some(window) = window.filter(|window| window.signature.lost() > 0) {
-            if self.waiting.len() == MOST_WAITING {
+            if self.waiting.len() == MAX_WAITING_WINDOWS {
                 self.waiting.pop_front();
             }
             self.waiting.push_back(window);

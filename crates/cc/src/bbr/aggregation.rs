@@ -6,9 +6,9 @@ use packtrain_units::Time;
 /// The maximum is over this many to twice as many rounds.
 const ROUNDS: u32 = 5;
 /// An epoch with more packets than this starts anew.
-const MOST_PACKETS: f64 = (1 << 20) as f64;
+const MAX_EPOCH_PACKETS: f64 = (1 << 20) as f64;
 /// The window never gets more than what the rate brings in so many seconds.
-const MOST_SECONDS: f64 = 0.1;
+const MAX_EXTRA_SECONDS: f64 = 0.1;
 
 /// The excess of the last rounds. Amounts are packets, rates packets a second.
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +40,17 @@ impl Aggregation {
             }
         }
         let mut expected = rate * now.since(self.epoch).as_secs_f64();
-        if self.acked <= expected || self.acked + acked >= MOST_PACKETS {
+        if self.acked <= expected || self.acked + acked >= MAX_EPOCH_PACKETS {
             self.restart(now);
             expected = 0.0;
         }
-        self.acked = (self.acked + acked).min(MOST_PACKETS);
+        self.acked = (self.acked + acked).min(MAX_EPOCH_PACKETS);
         self.most[0] = self.most[0].max((self.acked - expected).min(cwnd));
     }
 
     /// What the window gets on top.
     pub(super) fn extra(&self, rate: f64) -> f64 {
-        self.most[0].max(self.most[1]).min(rate * MOST_SECONDS)
+        self.most[0].max(self.most[1]).min(rate * MAX_EXTRA_SECONDS)
     }
 }
 

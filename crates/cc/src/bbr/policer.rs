@@ -5,8 +5,8 @@
 use packtrain_units::{Duration, Time};
 
 /// Rounds of an interval: at least, and at most.
-const LEAST_ROUNDS: u32 = 4;
-const MOST_ROUNDS: u32 = 16;
+const MIN_INTERVAL_ROUNDS: u32 = 4;
+const MAX_INTERVAL_ROUNDS: u32 = 16;
 /// An interval with this share lost may have been policed (Linux: 50/256).
 const LOSSY: f64 = 50.0 / 256.0;
 /// Two intervals are alike within an eighth, or within 4 kbit/s.
@@ -68,9 +68,9 @@ impl Policer {
             return false;
         }
         self.rounds += u32::from(sample.round_start);
-        if self.rounds > MOST_ROUNDS {
+        if self.rounds > MAX_INTERVAL_ROUNDS {
             self.reset(totals);
-        } else if self.rounds >= LEAST_ROUNDS && sample.losses {
+        } else if self.rounds >= MIN_INTERVAL_ROUNDS && sample.losses {
             self.on_interval(totals);
         }
         false

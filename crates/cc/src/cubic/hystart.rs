@@ -10,10 +10,10 @@ const TRAIN_GAP: Duration = Duration::from_millis(2);
 /// So many round trips of a round are looked at before its least one counts.
 const SAMPLES: u32 = 8;
 /// An eighth of the least round trip, within these, is a rise of the delay.
-const LEAST_RISE: Duration = Duration::from_millis(4);
-const MOST_RISE: Duration = Duration::from_millis(16);
+const MIN_DELAY_RISE: Duration = Duration::from_millis(4);
+const MAX_DELAY_RISE: Duration = Duration::from_millis(16);
 /// What batching of acknowledgements may add to a train: four bursts of 64 KiB, at most this.
-const MOST_BATCHING: Duration = Duration::from_millis(1);
+const MAX_ACK_BATCHING: Duration = Duration::from_millis(1);
 const BURSTS: u64 = 4 * 65_536;
 
 /// The two detectors over the rounds of slow start.
@@ -77,7 +77,7 @@ impl HyStart {
         }
         self.last_ack = ack.now;
         let batching = (BURSTS * 1_000_000_000).checked_div(ack.pace).unwrap_or(0);
-        let span = ack.min_rtt + Duration::from_nanos(batching).min(MOST_BATCHING);
+        let span = ack.min_rtt + Duration::from_nanos(batching).min(MAX_ACK_BATCHING);
         let threshold = if self.paced { span } else { span / 2 };
         ack.now.since(self.round_start) > threshold
     }
@@ -89,7 +89,7 @@ impl HyStart {
             self.samples += 1;
             return false;
         }
-        let rise = (ack.min_rtt / 8).max(LEAST_RISE).min(MOST_RISE);
+        let rise = (ack.min_rtt / 8).max(MIN_DELAY_RISE).min(MAX_DELAY_RISE);
         self.round_rtt > ack.min_rtt + rise
     }
 }

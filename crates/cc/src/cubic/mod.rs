@@ -20,8 +20,8 @@ use hystart::{Ack, HyStart};
 /// Slope of the window like Reno's, in packets a round trip (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Acknowledgements for one more packet: never fewer, and while no loss was seen never more.
-const LEAST_COUNT: f64 = 2.0;
-const MOST_COUNT_UNTRIED: f64 = 20.0;
+const MIN_ACKS_PER_PACKET: f64 = 2.0;
+const MAX_ACKS_PER_PACKET_BEFORE_LOSS: f64 = 20.0;
 /// With whole packets, while the window stays the same, what is found holds for so long (Linux:
 /// a 32nd of a second).
 const HOLD: Duration = Duration::from_micros(31_250);
@@ -136,13 +136,13 @@ impl Cubic {
         }
         let mut count = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
         if self.w_max.is_none() {
-            count = count.min(MOST_COUNT_UNTRIED);
+            count = count.min(MAX_ACKS_PER_PACKET_BEFORE_LOSS);
         }
         let reno = self.window.unit(epoch.reno);
         if reno > cwnd {
             count = count.min(cwnd / (reno - cwnd));
         }
-        let count = self.window.unit(count).max(LEAST_COUNT);
+        let count = self.window.unit(count).max(MIN_ACKS_PER_PACKET);
         epoch.found = Some((now, cwnd, count));
         count
     }

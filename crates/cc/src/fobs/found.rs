@@ -22,7 +22,7 @@ const SPANS: u32 = 3;
 /// After a correction the queue is given twice the time it takes to drain, which at
 /// [`LANDING`] of the rate is twenty times its length, and at least so many round trips.
 const DRAIN: u64 = 2 * 20;
-const PATIENCE: u64 = 4;
+const MIN_CALM_ROUND_TRIPS: u64 = 4;
 /// One measurement of the delivery lowers the rate to this share at most.
 pub(super) const LEAST_STEP: f64 = 0.85;
 /// So many corrections in a row that a queue outlives, and it is not ours.
@@ -49,7 +49,7 @@ pub(super) struct Found {
 impl Found {
     /// It was found just now; the smoothed round trip still has the queue in it that told.
     pub(super) fn new(now: Time, rtt: Duration, most: f64) -> Self {
-        let (grown, calm) = (now, now + rtt * PATIENCE);
+        let (grown, calm) = (now, now + rtt * MIN_CALM_ROUND_TRIPS);
         Self { most, before: None, grown, pause: 1, standing: None, calm, corrections: 0 }
     }
 
@@ -89,7 +89,7 @@ impl Found {
         }
         let rate = *sum / f64::from(*spans);
         self.standing = None;
-        self.calm = now + ((rtt - least) * DRAIN).max(rtt * PATIENCE);
+        self.calm = now + ((rtt - least) * DRAIN).max(rtt * MIN_CALM_ROUND_TRIPS);
         self.corrections += 1;
         // What it grew from was grown to before, and one measurement may be a bad one.
         let grown = self.ungrow();

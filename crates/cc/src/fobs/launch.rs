@@ -14,10 +14,10 @@ const SPAN: Duration = Duration::from_millis(20);
 /// Delivery below this share of the rate has found a limit...
 const FOLLOWS: f64 = 0.75;
 /// ...unless it grows on: then it is only late, so many steps at most.
-const PATIENCE: u32 = 2;
+const FLAT_STEPS_LIMIT: u32 = 2;
 /// Where the host drops, the flow holds its pace at what comes through, and gives that up where
 /// it does not help: so many steps take longer than that trial.
-const HOST_PATIENCE: u32 = 20;
+const FLAT_STEPS_LIMIT_HOST: u32 = 20;
 /// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
 pub(super) const LANDING: f64 = 0.95;
 /// For the same reason a measurement counts only with a quarter of the one before in it, or to
@@ -163,7 +163,7 @@ impl Launch {
         } else {
             self.flat = if self.best > before * 1.1 { self.flat } else { self.flat + 1 };
             self.since = Some(now);
-            if self.flat > if self.host { HOST_PATIENCE } else { PATIENCE } {
+            if self.flat > if self.host { FLAT_STEPS_LIMIT_HOST } else { FLAT_STEPS_LIMIT } {
                 self.retreat = Some(now + rtt + SPAN);
             }
         }

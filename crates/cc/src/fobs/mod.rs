@@ -44,7 +44,7 @@ use crate::pacing::quantum;
 /// classifiers have models for, for paths on which the long one would take too long.
 pub const WINDOW_PACKETS: [u64; 3] = [97_656, 24_414, 6_104];
 /// A window that takes longer is ended.
-pub const LONGEST_WINDOW: Duration = Duration::from_secs(5);
+pub const MAX_WINDOW_SPAN: Duration = Duration::from_secs(5);
 /// A launch that turns out to have gone too far is corrected so often before its losses count.
 const LANDINGS: u32 = 3;
 /// A loss that the host's counter does not explain ends a window when it has so many packets,
@@ -52,18 +52,18 @@ const LANDINGS: u32 = 3;
 const SHORT_WINDOW: (u64, Duration) = (WINDOW_PACKETS[2], Duration::from_secs(1));
 /// After windows that say that there is more a launch is repeated; one that found a tenth more
 /// or less lets twice as many windows pass, up to this.
-const MOST_REST: u32 = 16;
+const MAX_REST_WINDOWS: u32 = 16;
 const NEWS: f64 = 1.1;
 /// The rate before anything is known, in bytes a second: a packet in about a millisecond.
-const LEAST_RATE: f64 = 12_500.0;
+const MIN_RATE_BYTES_PER_SECOND: f64 = 12_500.0;
 /// Never faster than this, in bytes a second: 1 Tbit/s.
-const MOST_RATE: f64 = 1.25e11;
+const MAX_RATE_BYTES_PER_SECOND: f64 = 1.25e11;
 /// A round trip is at least this long, in seconds, and at most that.
 const RTT: (f64, f64) = (20e-6, 10.0);
 
 /// The longest window that ends in time at this many packets a second.
 pub fn packets_at(rate: f64) -> u64 {
-    let fits = |packets: &u64| *packets as f64 <= rate * LONGEST_WINDOW.as_secs_f64() / 2.0;
+    let fits = |packets: &u64| *packets as f64 <= rate * MAX_WINDOW_SPAN.as_secs_f64() / 2.0;
     WINDOW_PACKETS.into_iter().find(fits).unwrap_or(WINDOW_PACKETS[2])
 }
 
@@ -109,16 +109,19 @@ impl Fobs {
     /// A controller that starts.
     pub fn new(config: &ControllerConfig, options: Options) -> Self {
         let mtu = config.mtu.get().max(1) as f64;
-        let ceiling = config.ceiling.map_or(MOST_RATE, bytes).clamp(1.0, MOST_RATE);
+        let ceiling = config
+            .ceiling
+            .map_or(MAX_RATE_BYTES_PER_SECOND, bytes)
+            .clamp(1.0, MAX_RATE_BYTES_PER_SECOND);
         let asked = options.rate.map(|rate| bytes(rate).min(ceiling));
         let launch = if asked.is_some() { None } else { Some(Launch::new()) };
         let mut controller = Self {
             options,
             mtu,
-            collector: Collector::new(config.now, WINDOW_PACKETS[0], LONGEST_WINDOW),
+            collector: Collector::new(config.now, WINDOW_PACKETS[0], MAX_WINDOW_SPAN),
             launch,
             loss: LongTerm::new(options.count),
-            rate: asked.unwrap_or(LEAST_RATE),
+            rate: asked.unwrap_or(MIN_RATE_BYTES_PER_SECOND),
             asked,
             found: Found::new(config.now, Duration::ZERO, ceiling),
             landing: LANDINGS,
@@ -141,7 +144,7 @@ impl Fobs {
 
     fn bytes_a_second(&self) -> f64 {
         let rate = self.launch.as_ref().map_or(self.rate, Launch::rate);
-        rate.clamp(LEAST_RATE.min(self.ceiling), self.ceiling)
+        rate.clamp(MIN_RATE_BYTES_PER_SECOND.min(self.ceiling), self.ceiling)
     }
 
     fn rtt_secs(&self) -> f64 {
@@ -165,11 +168,12 @@ impl Fobs {
     fn on_launched(&mut self, now: Time, rate: f64) {
         let Some(launch) = self.launch.take() else { return };
         self.host_found = launch.met_host() && !launch.met_path();
-        let mut rate = rate.clamp(LEAST_RATE, self.ceiling);
+        let mut rate = rate.clamp(MIN_RATE_BYTES_PER_SECOND, self.ceiling);
         if let Some(from) = launch.from() {
             // A host that slept just then says nothing.
             rate = if launch.met_path() { rate } else { rate.max(from) };
-            self.rest.1 = if rate > NEWS * from { 1 } else { (self.rest.1 * 2).min(MOST_REST) };
+            self.rest.1 =
+                if rate > NEWS * from { 1 } else { (self.rest.1 * 2).min(MAX_REST_WINDOWS) };
         }
         self.rest.0 = self.rest.1;
         let rtt = Duration::from_secs_f64(self.rtt_secs());

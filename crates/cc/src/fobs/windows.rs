@@ -11,7 +11,7 @@ use crate::interface::LossWindow;
 /// P(CPU) above which losses are no congestion (section 4.1).
 const SURE: f64 = 0.95;
 /// Windows that wait for a verdict. One that is pushed out is taken for the network's.
-const MOST_WAITING: usize = 4;
+const MAX_WAITING_WINDOWS: usize = 4;
 /// Losses that the counter leaves unexplained, and what share of them all, are not one too many:
 /// it may be out by a few.
 pub(super) const SLACK: (u64, u64) = (2, 50);
@@ -53,13 +53,13 @@ impl Fobs {
             self.waiting.push_back(lossy);
             self.out.push_back(window);
         }
-        while self.waiting.len() > MOST_WAITING {
+        while self.waiting.len() > MAX_WAITING_WINDOWS {
             // Nobody judges, or too slowly.
             if let Some(lossy) = self.waiting.pop_front() {
                 self.on_congestion(&lossy);
             }
         }
-        while self.out.len() > MOST_WAITING {
+        while self.out.len() > MAX_WAITING_WINDOWS {
             self.out.pop_front();
         }
         (self.app_limited, self.queued) = (false, false);

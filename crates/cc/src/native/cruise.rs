@@ -12,7 +12,7 @@ const TARGET: f64 = 1e-3;
 /// A window this far above what is delivered would be a burst in waiting.
 const HEADROOM: f64 = 1.15;
 /// The path is taken to carry at most this many times the own rate.
-const MOST_PATH: f64 = 64.0;
+const MAX_CAPACITY_OVER_RATE: f64 = 64.0;
 /// Growth of a window that has met no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
 const CALM_ROUNDS: u32 = 5;
@@ -119,7 +119,8 @@ impl Cruise {
         let fastest = self.fastest();
         // Half-way to what the path can: `a` in proportion to the own rate alone would make any
         // split between flows an equilibrium, and dispersion is not to be trusted blindly.
-        let path = round.capacity.unwrap_or(fastest).clamp(fastest, MOST_PATH * fastest);
+        let path =
+            round.capacity.unwrap_or(fastest).clamp(fastest, MAX_CAPACITY_OVER_RATE * fastest);
         let capacity = (fastest * path).sqrt();
         let mut target = TARGET;
         if let Some(queue) = self.queue_at_loss {

@@ -14,7 +14,7 @@ const GROWTH: f64 = 1.25;
 /// On the word of a measured capacity the rate grows this much in a round at most.
 const LEAP: f64 = 32.0;
 /// Rounds without growth and without a queue, after which the limit is taken to be an end host.
-const PATIENCE: u32 = 3;
+const FLAT_ROUNDS_LIMIT: u32 = 3;
 
 /// The launch of one flow.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Launch {
             // The application, or this host's processor, sends less than it may.
             self.flat += u32::from(round.sent < 0.7 * round.rate);
             self.rate = self.rate.min(round.sent * 4.0).max(self.rate / 2.0);
-            return self.flat > 4 * PATIENCE;
+            return self.flat > 4 * FLAT_ROUNDS_LIMIT;
         }
         self.judge_growth(round, before, sent_before)
     }
@@ -90,7 +90,7 @@ impl Launch {
         let queued = round.queue > (round.base / 16.0).max(2e-3);
         self.flat = if flat { self.flat + 1 } else { 0 };
         self.queued = if flat && queued { self.queued + 1 } else { 0 };
-        if self.queued >= 2 || self.flat > PATIENCE {
+        if self.queued >= 2 || self.flat > FLAT_ROUNDS_LIMIT {
             self.rate = self.delivered * 0.95;
             return true;
         }
