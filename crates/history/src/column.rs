@@ -4,8 +4,8 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::db::Value;
 use crate::row::{Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes};
+use crate::value::Value;
 
 /// One column.
 pub(crate) struct Column {

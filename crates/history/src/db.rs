@@ -3,60 +3,12 @@
 //! Parameters are written `$1` to `$n`, and `$1` stands first in a statement, `$2` second and so
 //! on: SQLite numbers names in the order in which they appear.
 
-use std::time::Duration;
-
+use crate::access::Use;
 use crate::error::HistoryError;
 use crate::place::Place;
 use crate::postgres::Postgres;
 use crate::sqlite::Sqlite;
-
-/// What a column holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nothing.
-    Null,
-    /// A whole number.
-    Int(i64),
-    /// A floating point number.
-    Real(f64),
-    /// Text.
-    Text(String),
-}
-
-impl Value {
-    pub(crate) fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub(crate) const fn int(&self) -> Option<i64> {
-        match self {
-            Self::Int(n) => Some(*n),
-            _ => None,
-        }
-    }
-
-    pub(crate) const fn real(&self) -> Option<f64> {
-        match self {
-            Self::Real(x) => Some(*x),
-            // SQLite gives a whole number back as one.
-            Self::Int(n) => Some(*n as f64),
-            _ => None,
-        }
-    }
-}
-
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    Read,
-    Write,
-}
-
-/// How long a database may take to connect, to let others finish, to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+use crate::value::Value;
 
 /// A connection.
 pub(crate) enum Db {

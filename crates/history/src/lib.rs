@@ -6,6 +6,7 @@
 //! point numbers and text are all that a column holds, and `db` is the one place that knows which
 //! database is at the other end. The crate reads no clock: who calls says what time it is.
 
+mod access;
 mod column;
 mod db;
 mod error;
@@ -16,10 +17,11 @@ mod schema;
 mod sqlite;
 mod store;
 mod tls;
+mod value;
 
 pub use column::{column_names, values};
-pub use db::Value;
 pub use error::HistoryError;
 pub use place::{Place, PlaceError};
 pub use row::{Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes};
 pub use store::{Filter, Retention, Store};
+pub use value::Value;

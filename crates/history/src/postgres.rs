@@ -12,10 +12,11 @@ use tokio_postgres::config::Host;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 use tokio_postgres::{Client, Config};
 
-use crate::db::{PATIENCE, Value};
+use crate::access::DATABASE_TIMEOUT;
 use crate::error::HistoryError;
 use crate::place::Server;
 use crate::tls::Tls;
+use crate::value::Value;
 
 /// A connection with a server. Its runtime is its own: callers are threads that may wait.
 pub(crate) struct Postgres {
@@ -45,7 +46,7 @@ impl Postgres {
             .build()
             .map_err(|e| failed(e.to_string()))?;
         let connected = runtime.block_on(async {
-            let connected = timeout(PATIENCE, config.connect(tls)).await;
+            let connected = timeout(DATABASE_TIMEOUT, config.connect(tls)).await;
             let (client, connection) =
                 connected.map_err(|_| "no answer".to_owned())?.map_err(text)?;
             tokio::spawn(async {
@@ -65,7 +66,7 @@ impl Postgres {
         // Somebody else's lock must not hold a transfer's end up for longer.
         db.batch(&format!(
             "SET statement_timeout = {0}; SET lock_timeout = {0}; SET client_min_messages = error",
-            PATIENCE.as_millis()
+            DATABASE_TIMEOUT.as_millis()
         ))?;
         Ok(db)
     }
@@ -75,7 +76,7 @@ impl Postgres {
         work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
         let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        let done = runtime.block_on(async { timeout(PATIENCE * 2, work).await });
+        let done = runtime.block_on(async { timeout(DATABASE_TIMEOUT * 2, work).await });
         let done = done.map_err(|_| "no answer".to_owned()).and_then(|done| done.map_err(text));
         done.map_err(|text| HistoryError::Other { place: self.place.clone(), text })
     }

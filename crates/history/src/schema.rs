@@ -1,7 +1,8 @@
 //! The tables, and how older ones become today's.
 
-use crate::db::{Db, Value};
+use crate::db::Db;
 use crate::error::HistoryError;
+use crate::value::Value;
 
 /// The steps from nothing to today's tables. A step that was published never changes.
 pub(crate) const STEPS: &[&str] = &[

@@ -9,8 +9,9 @@ use std::time::Duration;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
-use crate::db::{PATIENCE, Use, Value};
+use crate::access::{DATABASE_TIMEOUT, Use};
 use crate::error::HistoryError;
+use crate::value::Value;
 
 /// A connection with a file.
 pub(crate) struct Sqlite {
@@ -56,7 +57,7 @@ impl Sqlite {
     /// have it open SQLite refuses at once, whatever its timeout: two that make it at the same
     /// time would lose one row.
     fn journal(&mut self, mode: &str) -> Result<()> {
-        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+        for _ in 0..DATABASE_TIMEOUT.as_millis() / PAUSE.as_millis() {
             let changed = self.connection.execute_batch(&format!("PRAGMA journal_mode = {mode};"));
             match changed {
                 Err(rusqlite::Error::SqliteFailure(error, _))
@@ -74,7 +75,7 @@ impl Sqlite {
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let plain = Connection::open_with_flags(path, flags).and_then(|connection| {
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(DATABASE_TIMEOUT)?;
             // The first look shows whether it can be read at all.
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
             Ok(connection)
@@ -96,7 +97,7 @@ impl Sqlite {
     }
 
     fn patient(&self) -> Result<()> {
-        self.connection.busy_timeout(PATIENCE).map_err(|e| trouble(&self.path, &e))
+        self.connection.busy_timeout(DATABASE_TIMEOUT).map_err(|e| trouble(&self.path, &e))
     }
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<()> {

@@ -2,12 +2,14 @@
 
 use packtrain_units::Duration;
 
+use crate::access::Use;
 use crate::column::COLUMNS;
-use crate::db::{Db, Use, Value};
+use crate::db::Db;
 use crate::error::HistoryError;
 use crate::place::Place;
 use crate::row::{Ended, Row, StreamSample};
 use crate::schema;
+use crate::value::Value;
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +236,7 @@ impl Store {
         let values = [
             Value::Text(from.to_owned()),
             Value::Text(to.to_owned()),
-            Value::Int(LONG_ENOUGH.as_micros() as i64),
+            Value::Int(MIN_COMPARED_DURATION.as_micros() as i64),
             Value::Int(most.into()),
         ];
         let mut samples = Vec::new();
@@ -257,7 +259,7 @@ impl Store {
 }
 
 /// A whole transfer that took less says more about its begin than about its streams.
-const LONG_ENOUGH: Duration = Duration::from_secs(2);
+const MIN_COMPARED_DURATION: Duration = Duration::from_secs(2);
 
 fn row(cells: &[Value]) -> Row {
     filled(COLUMNS.iter().map(|column| column.name).zip(cells))

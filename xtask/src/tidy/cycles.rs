@@ -18,7 +18,6 @@ const IN_CYCLES: &[(&str, usize)] = &[
     ("depot", 9),
     ("disk", 4),
     ("emu", 4),
-    ("history", 3),
     ("loss", 3),
     ("proto", 7),
     ("session", 2),
