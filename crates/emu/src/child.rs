@@ -1,56 +1,31 @@
 //! The emulation's own process: sets up while it has one thread, runs the engine in a second,
 //! looks after the programs, and leaves nothing behind.
 
-use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use packtrain_os::clock;
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::Duration;
 use rustix::event::EventfdFlags;
 
 use crate::channel::{Channel, Reply, Request, wait};
 use crate::door::Door;
 use crate::engine::{Counts, Engine};
 use crate::error::{EmuError, Tried};
-use crate::hosts::{self, DeviceKind, Host, Made, Wishes};
+use crate::hosts::{self, Host, Made, Wishes};
 use crate::namespace::{self, Away};
 use crate::parent::VARIABLE;
+use crate::plan::Plan;
 use crate::programs::{Environment, Programs};
 use crate::summary;
 use crate::sys::{self, Signals};
 use crate::topology::Topology;
 
 /// How long the far program may take until something listens there.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// An emulation to run.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The network.
-    pub topology: Topology,
-    /// No super-packets: each packet passes alone, at its own time.
-    pub per_packet: bool,
-    /// What joins hosts and links; none: a TUN device where one can be opened.
-    pub device: Option<DeviceKind>,
-    /// How far apart the emulator's wake-ups are where there is much to do; zero: every packet
-    /// at its own time; none: [`Topology::tick`].
-    pub tick: Option<Duration>,
-    /// Make TCP's buffers in the hosts hold at least this, if they would hold less.
-    pub buffers: Option<ByteCount>,
-    /// Keep a capture, arrivals and drops in files that begin so.
-    pub record: Option<PathBuf>,
-    /// The program, and its arguments.
-    pub command: Vec<OsString>,
-    /// The host on which it runs.
-    pub on: String,
-    /// Command lines for a shell on other hosts, started before and killed at the end.
-    pub others: Vec<(String, String)>,
-}
+const LISTENER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The emulation's process, before it has set up anything.
 #[derive(Debug)]
@@ -173,7 +148,7 @@ impl Child {
 /// or the program has ended, or patience has.
 fn await_listeners(programs: &mut Programs, started: &[u32]) {
     let start = clock::now();
-    while clock::now().since(start) < PATIENCE {
+    while clock::now().since(start) < LISTENER_TIMEOUT {
         programs.reap();
         if started.iter().all(|pid| programs.is_ready(*pid)) {
             return;

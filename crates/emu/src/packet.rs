@@ -6,7 +6,7 @@ use std::rc::Rc;
 use packtrain_link::Segments;
 
 use crate::header::Layout;
-use crate::store::Parts;
+use crate::parts::Parts;
 
 /// What one read of a device gave.
 #[derive(Debug)]

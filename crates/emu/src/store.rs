@@ -4,43 +4,15 @@
 //! and keeps those that it filled: a small packet holds little memory, a super-packet is never
 //! copied.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::rc::Rc;
 
 use crate::header::Layout;
 use crate::packet::Packet;
+use crate::parts::{Parts, SIZES};
 
-/// Sizes of the parts. The first holds all headers: 10 for virtio, 14 for Ethernet, up to 120 for
-/// IP and TCP. All together hold the largest packet, 65,535 bytes, with these.
-const SIZES: [usize; 4] = [256, 1_792, 14_336, 49_408];
 /// Spare parts kept of each size; more go back to the system.
 const SPARE: [usize; 4] = [8_192, 8_192, 512, 512];
-
-/// Some memory with a packet in it.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
-    parts: [Option<Box<[u8]>>; 4],
-    len: usize,
-}
-
-impl Parts {
-    /// The beginning of the packet: all its headers.
-    pub(crate) fn head(&self) -> &[u8] {
-        let head = self.parts[0].as_deref().unwrap_or_default();
-        &head[..self.len.min(head.len())]
-    }
-
-    /// The bytes from `from` to `to`, in at most as many slices as there are parts.
-    pub(crate) fn slices(&self, from: usize, to: usize) -> impl Iterator<Item = IoSlice<'_>> {
-        let mut start = 0;
-        self.parts.iter().zip(SIZES).filter_map(move |(part, size)| {
-            let (a, b) = (from.max(start) - start, to.min(start + size).saturating_sub(start));
-            start += size;
-            let part = part.as_deref()?;
-            (a < b).then(|| IoSlice::new(&part[a..b]))
-        })
-    }
-}
 
 /// Where parts come from and go back to.
 #[derive(Debug)]

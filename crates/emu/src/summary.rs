@@ -2,10 +2,10 @@
 
 use packtrain_units::Duration;
 
-use crate::child::Plan;
 use crate::engine::Counts;
 use crate::hosts::{DeviceKind, Host};
 use crate::late::Late;
+use crate::plan::Plan;
 use crate::report::{DelayError, HostReport, LinkReport, Report};
 
 /// No delivery later than this makes the emulator the bottleneck.

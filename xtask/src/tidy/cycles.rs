@@ -17,7 +17,6 @@ const IN_CYCLES: &[(&str, usize)] = &[
     ("cli", 3),
     ("depot", 9),
     ("disk", 4),
-    ("emu", 4),
     ("loss", 3),
     ("proto", 7),
     ("session", 2),
