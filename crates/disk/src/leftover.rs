@@ -1,7 +1,7 @@
 //! The names that this program gives to files beside a destination, read back: for removing what
 //! an interrupted transfer left.
 
-use super::temp::{MARK, RANDOM};
+use super::temp_name::{MARK, RANDOM};
 
 /// Digits of a transfer's tag.
 const TAG: usize = 8;

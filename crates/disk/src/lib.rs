@@ -12,6 +12,7 @@ pub mod walk;
 pub mod write;
 
 mod beneath;
+mod file_systems;
 mod leftover;
 mod meta;
 mod own;
@@ -21,6 +22,8 @@ mod root;
 mod stat;
 mod sync;
 mod temp;
+mod temp_name;
+mod temp_state;
 mod trouble;
 
 pub use journal::JournalFile;
@@ -33,6 +36,6 @@ pub use root::{DirItem, Root};
 pub use stat::{Kind, Stat};
 pub use sync::Space;
 
-pub use temp::is_temp_name;
+pub use temp_name::is_temp_name;
 pub use trouble::{Trouble, classify};
 pub use walk::{WalkFailure, WalkItem, WalkOptions, Walker};

@@ -15,11 +15,12 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::file_systems::FileSystems;
 use super::own;
 use super::parents::{Parent, Parents, Place};
 use super::stat::{Kind, Stat};
-use super::sync::FileSystems;
-use super::temp::{self, Made};
+use super::temp_name;
+use super::temp_state::Made;
 use super::trouble::{Trouble, classify};
 
 /// What most file systems take as a name, in bytes.
@@ -222,11 +223,11 @@ impl Root {
             if made != Err(Errno::EXIST) {
                 return made;
             }
-            let mut temp = temp::name(place.name, LINK, self.name_max);
+            let mut temp = temp_name::name(place.name, LINK, self.name_max);
             if !own::remove(place, &temp) {
                 // Another user's file has the name and cannot be removed.
-                let tag = temp::random_tag(LINK, entropy::seed());
-                temp = temp::name(place.name, &tag, self.name_max);
+                let tag = temp_name::random_tag(LINK, entropy::seed());
+                temp = temp_name::name(place.name, &tag, self.name_max);
             }
             rustix::fs::symlinkat(target, &place.dir, &temp)?;
             rustix::fs::renameat(&place.dir, &temp, &place.dir, place.name).inspect_err(|_| {
@@ -307,7 +308,7 @@ impl Root {
 
     fn open_parent(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let fd = beneath::open(self.fd.as_fd(), path, OFlags::PATH | OFlags::DIRECTORY)?;
-        self.note_file_system(&fd, path)?;
+        self.file_systems.note(self.fd(), &fd, path)?;
         Ok(fd)
     }
 }

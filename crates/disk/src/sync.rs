@@ -1,9 +1,7 @@
 //! Making things durable, and what room there is for them.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 
 use packtrain_object::RelPath;
 use packtrain_units::ByteCount;
@@ -12,7 +10,6 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::root::Root;
-use super::stat::Stat;
 use super::trouble::{Trouble, classify};
 
 /// What a file system can still take.
@@ -24,26 +21,6 @@ pub struct Space {
     pub inodes: Option<u64>,
 }
 
-/// The file systems we work on beneath a root, each with a handle to sync it by.
-///
-/// A handle reports the errors of writing back since it was opened, so each is opened before the
-/// first write to its file system.
-pub(super) struct FileSystems {
-    known: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
-}
-
-impl FileSystems {
-    /// Begins with that of the root itself.
-    pub(super) fn of(root: &OwnedFd) -> io::Result<Self> {
-        let dev = Stat::from(&rustix::fs::fstat(root)?).dev;
-        Ok(Self { known: Mutex::new(vec![(dev, Arc::new(root.try_clone()?))]) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<OwnedFd>)>> {
-        self.known.lock()
-    }
-}
-
 impl Root {
     /// Makes everything written beneath the root durable (`syncfs`): data, names and metadata, on
     /// every file system that writes went to. It waits for whatever else is being written there.
@@ -52,8 +29,8 @@ impl Root {
     /// An error of writing back, a full disk among it, as the kernel reports it since Linux 5.8.
     pub fn sync(&self) -> io::Result<()> {
         // Syncing takes long, and others open directories meanwhile: the list is not kept locked.
-        let handles = self.file_systems.lock().clone();
-        for (_, fd) in handles {
+        let handles = self.file_systems.handles();
+        for fd in handles {
             match rustix::io::retry_on_intr(|| rustix::fs::syncfs(&fd)) {
                 // BADF: a directory we may enter but not open, so the handle is for paths alone.
                 Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::BADF) => {
@@ -96,17 +73,5 @@ impl Root {
             (Trouble::Full, Ok(Space { inodes: Some(0), .. })) => Trouble::FullInodes,
             (trouble, _) => trouble,
         }
-    }
-
-    /// Takes note of the file system of an open directory at `path`.
-    pub(super) fn note_file_system(&self, dir: &OwnedFd, path: &[u8]) -> io::Result<()> {
-        let dev = Stat::from(&rustix::fs::fstat(dir)?).dev;
-        let mut known = self.file_systems.lock();
-        if known.iter().all(|(other, _)| *other != dev) {
-            // A handle made for paths alone cannot be synced.
-            let handle = beneath::open(self.fd(), path, OFlags::RDONLY | OFlags::DIRECTORY);
-            known.push((dev, Arc::new(handle.or_else(|_| dir.try_clone())?)));
-        }
-        Ok(())
     }
 }

@@ -5,9 +5,6 @@
 //! has that name and is not ours ([`super::own`]) is removed and made anew; where it cannot be
 //! removed, as in a directory with the sticky bit, a name that nobody can guess is used.
 
-mod made;
-mod name;
-
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,12 +19,9 @@ use super::own::{self, Existing, PRIVATE};
 use super::parents::Place;
 use super::root::Root;
 use super::stat::{Kind, Stat};
+use super::temp_name::{RANDOM, TAG_MAX, name, random_tag};
+use super::temp_state::Known;
 use super::{beneath, root};
-use made::Known;
-pub(super) use made::Made;
-use name::TAG_MAX;
-pub use name::is_temp_name;
-pub(super) use name::{MARK, RANDOM, name, random_tag};
 
 /// How many names that nobody can guess are tried: one does, unless entropy is broken.
 const TRIES: usize = 8;

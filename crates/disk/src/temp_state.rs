@@ -26,7 +26,7 @@ struct Temp {
 
 /// What is known of one temporary.
 #[derive(Clone, Copy)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// Nothing: this run did not make it.
     Nothing,
     /// This run made it.
@@ -37,7 +37,7 @@ pub(super) enum Known {
 
 impl Made {
     /// This run made it, by a tag of its own if the transfer's could not be used.
-    pub(super) fn insert(&self, target: &RelPath, tag: Option<String>) {
+    pub(crate) fn insert(&self, target: &RelPath, tag: Option<String>) {
         let key = target.as_bytes();
         let mut made = self.0.lock();
         // The name that it has already, if it is made once more.
@@ -46,18 +46,18 @@ impl Made {
     }
 
     /// One that an earlier run left has a tag of its own.
-    pub(super) fn named(&self, target: &RelPath, tag: String) {
+    pub(crate) fn named(&self, target: &RelPath, tag: String) {
         self.0.lock().entry(target.as_bytes().into()).or_default().tag = Some(tag);
     }
 
     /// One that an earlier run left was looked at.
-    pub(super) fn seen(&self, target: &RelPath, stat: &Stat) {
+    pub(crate) fn seen(&self, target: &RelPath, stat: &Stat) {
         let mut made = self.0.lock();
         made.entry(target.as_bytes().into()).or_default().file = Some((stat.dev, stat.ino));
     }
 
     /// It is open for writing; `kept` if a later run goes on from it.
-    pub(super) fn opened(&self, target: &RelPath, stat: &Stat, kept: bool) {
+    pub(crate) fn opened(&self, target: &RelPath, stat: &Stat, kept: bool) {
         let mut made = self.0.lock();
         let temp = made.entry(target.as_bytes().into()).or_default();
         temp.file = Some((stat.dev, stat.ino));
@@ -65,19 +65,19 @@ impl Made {
         temp.kept |= kept;
     }
 
-    pub(super) fn tag(&self, target: &RelPath) -> Option<String> {
+    pub(crate) fn tag(&self, target: &RelPath) -> Option<String> {
         self.0.lock().get(target.as_bytes()).and_then(|temp| temp.tag.clone())
     }
 
-    pub(super) fn file(&self, target: &RelPath) -> Option<(u64, u64)> {
+    pub(crate) fn file(&self, target: &RelPath) -> Option<(u64, u64)> {
         self.0.lock().get(target.as_bytes()).and_then(|temp| temp.file)
     }
 
-    pub(super) fn is_open(&self, target: &RelPath) -> bool {
+    pub(crate) fn is_open(&self, target: &RelPath) -> bool {
         self.0.lock().get(target.as_bytes()).is_some_and(|temp| temp.open)
     }
 
-    pub(super) fn known(&self, target: &RelPath) -> Known {
+    pub(crate) fn known(&self, target: &RelPath) -> Known {
         match self.0.lock().get(target.as_bytes()) {
             Some(Temp { file: Some((dev, ino)), .. }) => Known::File(*dev, *ino),
             Some(Temp { open: true, .. }) => Known::Name,
@@ -96,7 +96,7 @@ impl Made {
     }
 
     /// Those that no later run goes on from.
-    pub(super) fn unfinished(&self) -> Vec<RelPath> {
+    pub(crate) fn unfinished(&self) -> Vec<RelPath> {
         let made = self.0.lock();
         let left = made.iter().filter(|(_, temp)| temp.open && !temp.kept);
         left.filter_map(|(target, _)| RelPath::new(target.to_vec()).ok()).collect()

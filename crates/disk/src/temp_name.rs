@@ -1,7 +1,7 @@
 //! The names of temporaries.
 
 /// What a tag may take of a name, in bytes.
-pub(super) const TAG_MAX: usize = 64;
+pub(crate) const TAG_MAX: usize = 64;
 /// What stands before the tag.
 pub(crate) const MARK: &str = ".packtrain-";
 /// Digits of the part of a name that nobody can guess.
