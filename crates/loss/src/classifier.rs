@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::basis::Basis;
 use crate::features::Features;
 use crate::own::Posterior;
 use crate::paper::SURE;
@@ -86,26 +87,6 @@ pub struct Probabilities {
     /// Of [`Cause::Link`].
     #[serde(serialize_with = "rounded")]
     pub link: f64,
-}
-
-/// What a verdict rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Nothing was lost.
-    NoLoss,
-    /// The host's own counter.
-    HostCounter,
-    /// The host's own counter, which fits all losses and a part of them, and the signature.
-    CounterAndSignature,
-    /// The signature.
-    Signature,
-    /// The signature and the delay around the losses.
-    SignatureAndDelay,
-    /// Nothing like the signature was in the training data.
-    Unlike,
-    /// The model knows no windows of about this length.
-    WindowLength,
 }
 
 /// Classifies windows; keeps what can be kept between them.

@@ -14,6 +14,7 @@
 //! No clock, no sockets; files only through [`std::io::Read`] (feature `read`). Models are
 //! fitted with the feature `train`.
 
+mod basis;
 mod cause;
 mod classifier;
 mod complexity;
@@ -33,8 +34,9 @@ mod success;
 pub mod train;
 mod window;
 
+pub use basis::Basis;
 pub use cause::Cause;
-pub use classifier::{Basis, Classifier, Evidence, Probabilities, Verdict};
+pub use classifier::{Classifier, Evidence, Probabilities, Verdict};
 pub use complexity::{ComplexityMeter, WordLength, complexity, distinct_words};
 pub use delay::{Delay, DelayAround};
 pub use features::{DELAY, Features, PATTERN};

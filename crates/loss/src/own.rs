@@ -11,10 +11,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::basis::Basis;
 use crate::features::{DELAY, Features, PATTERN};
 use crate::gaussian::{Mixture, ln_sum};
 use crate::paper::SURE;
-use crate::{Basis, Cause, HostDrops};
+use crate::{Cause, HostDrops};
 
 /// Share of windows whose delay may be anything: clocks and stamps have accidents. A delay that is
 /// unlike all families then says nothing, and the signature decides.

@@ -16,7 +16,6 @@ use crate::sh;
 const IN_CYCLES: &[(&str, usize)] = &[
     ("cli", 3),
     ("depot", 9),
-    ("loss", 3),
     ("proto", 7),
     ("session", 2),
     ("sim", 8),
