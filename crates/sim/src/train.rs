@@ -1,10 +1,13 @@
 //! What travels: packets of one flow, equal in size, numbered in equal steps.
 
+mod engine;
+mod sack;
+
 use packtrain_link::{Pace, Segments};
 use packtrain_units::Duration;
 
-use crate::agent::engine::EngineBody;
-use crate::agent::tcp::Sack;
+pub(crate) use self::engine::{EngineBody, HEADERS, Segment};
+pub(crate) use self::sack::{BLOCKS, Sack};
 
 /// The room of a receiver that never limits.
 pub(crate) const ROOM: u32 = u32::MAX;

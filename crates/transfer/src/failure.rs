@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MAX_FAILED, MAX_TEXT};
-use crate::message::Message;
 
 /// One failure, of an entry or of the whole transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -66,11 +65,6 @@ impl Failure {
 /// The failure of a peer that broke the protocol.
 pub(crate) fn protocol(text: &str) -> Failure {
     Failure::new(FailureKind::Protocol, format!("the other end broke the protocol: {text}"))
-}
-
-/// The failure of a peer that sent what nothing in this state answers.
-pub fn unexpected(message: &Message) -> Failure {
-    protocol(&format!("{} was not expected now", message.name()))
 }
 
 /// Failures of single entries: all counted, the first [`MAX_FAILED`] kept.

@@ -24,10 +24,10 @@ pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, Outcome, PieceHash, SinkAction,
     SourceAction, TargetState, TransportEvent, TransportId,
 };
-pub use failure::{Failure, FailureKind, unexpected};
+pub use failure::{Failure, FailureKind};
 pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
-    Role, Summary,
+    Role, Summary, unexpected,
 };
 pub use requested::{Requested, filters};
 pub use sink::{Sink, SinkTotals};

@@ -14,7 +14,7 @@ use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, SourceName
 use packtrain_units::Offset;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, protocol};
 
 pub use codec::{DATA_HEADER, Decoder, MessageError, data_header, encode};
 
@@ -345,4 +345,9 @@ pub struct Summary {
     pub vanished: u64,
     /// Entries whose owner or group was asked for and could not be set.
     pub not_owned: u64,
+}
+
+/// The failure of a peer that sent what nothing in this state answers.
+pub fn unexpected(message: &Message) -> Failure {
+    protocol(&format!("{} was not expected now", message.name()))
 }

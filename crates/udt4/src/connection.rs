@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use packtrain_units::{ByteCount, Duration, Time};
 
 use self::link::Link;
-use super::endpoint::Event;
 use super::error::{ConnectError, EndReason, SocketError};
+use super::event::Event;
 use super::handshake::{Caller, Outcome, Terms};
 use super::options::{Kind, Options};
 use super::perf::Perf;

@@ -9,7 +9,8 @@ use packtrain_units::{ByteCount, SeqNo, Time};
 
 use super::connection::{Connection, header};
 use super::cookie::Mint;
-use super::error::{EndReason, OpenError};
+use super::error::OpenError;
+use super::event::Event;
 use super::handshake::{Caller, Terms, VERSION, matches};
 use super::options::{Options, limits};
 use super::tombs::Tombs;
@@ -34,22 +35,6 @@ impl SocketId {
     pub fn get(self) -> u32 {
         self.0
     }
-}
-
-/// What the owner is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A connection that was asked for stands.
-    Connected,
-    /// A connection came in; [`Endpoint::accept`] has it.
-    Incoming,
-    /// There is something to read, where there was nothing.
-    Readable,
-    /// There is room again, where a send did not take all.
-    Writable,
-    /// It is over. What arrived can be read until it is closed; one that was closed is gone with
-    /// this event.
-    Ended(EndReason),
 }
 
 #[derive(Debug)]

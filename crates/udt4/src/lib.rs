@@ -17,6 +17,7 @@ mod connection;
 mod cookie;
 mod endpoint;
 mod error;
+mod event;
 mod handshake;
 mod options;
 mod perf;
@@ -24,8 +25,9 @@ mod tombs;
 pub mod wire;
 
 pub use connection::{Connection, Status};
-pub use endpoint::{Endpoint, Event, Secret, SocketId};
+pub use endpoint::{Endpoint, Secret, SocketId};
 pub use error::{ConnectError, EndReason, OpenError, SocketError};
+pub use event::Event;
 pub use options::{Kind, Options, limits};
 pub use perf::Perf;
 

@@ -18,10 +18,7 @@ const IN_CYCLES: &[(&str, usize)] = &[
     ("depot", 9),
     ("proto", 7),
     ("session", 2),
-    ("sim", 8),
     ("socket", 6),
-    ("transfer", 2),
-    ("udt4", 2),
 ];
 
 /// What each module imports.

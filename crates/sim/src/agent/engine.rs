@@ -26,8 +26,6 @@ use crate::SimError;
 use crate::spec::EngineSpec;
 use crate::train::Train;
 
-pub(crate) use self::wire::EngineBody;
-
 /// An engine that sends.
 #[derive(Debug)]
 pub(crate) struct EngineSender(End);

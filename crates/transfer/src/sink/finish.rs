@@ -7,9 +7,9 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
-use crate::failure::{Failure, FailureKind, unexpected};
+use crate::failure::{Failure, FailureKind};
 use crate::limits::SETTLE_BATCH;
-use crate::message::{Message, Options};
+use crate::message::{Message, Options, unexpected};
 
 /// How far the transfer as a whole is.
 #[derive(Debug)]

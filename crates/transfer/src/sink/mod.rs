@@ -27,9 +27,9 @@ use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout};
 use packtrain_units::{ByteCount, Time};
 
 use crate::action::{PieceHash, SinkAction, TargetState};
-use crate::failure::{Failure, FailureKind, protocol, unexpected};
+use crate::failure::{Failure, FailureKind, protocol};
 use crate::limits::{MAX_EMPTY_SOURCES, MAX_FAILED};
-use crate::message::{Message, Options};
+use crate::message::{Message, Options, unexpected};
 use crate::requested::Requested;
 use announced::Announced;
 use durable::Durability;

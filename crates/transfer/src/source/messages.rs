@@ -7,9 +7,9 @@ use packtrain_units::{ByteCount, Offset, Time};
 
 use super::Source;
 use crate::action::{Outcome, SourceAction};
-use crate::failure::{Failure, FailureKind, protocol, unexpected};
+use crate::failure::{Failure, FailureKind, protocol};
 use crate::limits::MAX_RANGES;
-use crate::message::{Message, Summary};
+use crate::message::{Message, Summary, unexpected};
 
 /// Entries whose digests were asked for, a bit for each: every question costs the reading of a
 /// whole file, so each is answered once.

@@ -5,8 +5,7 @@ use packtrain_proto::TRAIN_PACKETS;
 use packtrain_proto::bare::BarePacket;
 use packtrain_units::{Duration, Time};
 
-use super::wire::EngineBody;
-use crate::train::{Body, Train};
+use crate::train::{Body, EngineBody, Train};
 
 /// How long a receiving process sleeps on what has come.
 const COALESCE: Duration = Duration::from_micros(50);

@@ -7,35 +7,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{Duration, Time};
+
+use crate::train::{HEADERS, Segment};
 
 /// Bytes of a full segment: what an Ethernet frame holds beside [`HEADERS`].
 const SEGMENT: usize = 1_500 - HEADERS as usize;
-/// What a segment costs beside its bytes: IPv4, TCP with timestamps, and a record of TLS.
-const HEADERS: u64 = 20 + 32 + 22;
 /// The least retransmission timeout: Linux's.
 const LEAST_RTO: Duration = Duration::from_millis(200);
 /// Before a round trip is known (RFC 6298 section 2).
 const FIRST_RTO: Duration = Duration::from_secs(1);
 /// Acknowledgements of the same byte that make a loss (RFC 5681).
 const DUPLICATES: u32 = 3;
-
-/// A segment on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Segment {
-    /// Where in the stream its bytes are.
-    at: u64,
-    bytes: Vec<u8>,
-    /// All below has come the other way.
-    acked: u64,
-}
-
-impl Segment {
-    /// Bytes from the network header on.
-    pub(super) fn size(&self) -> ByteCount {
-        ByteCount(self.bytes.len() as u64 + HEADERS)
-    }
-}
 
 /// One end of it.
 #[derive(Debug, Default)]

@@ -8,14 +8,14 @@ use packtrain_proto::{Event, FeedbackKind, FlowStats, Role};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::batch::Batch;
-use super::channel::{Channel, Segment};
+use super::channel::Channel;
 use super::intake::Intake;
-use super::wire::{EngineBody, Leaving, Setup, Wire};
+use super::wire::{Leaving, Setup, Wire};
 use crate::SimError;
 use crate::agent::Ctx;
 use crate::agent::build::Place;
 use crate::spec::EngineSpec;
-use crate::train::{Body, Toward, Train};
+use crate::train::{Body, EngineBody, Segment, Toward, Train};
 
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: u64 = 28;

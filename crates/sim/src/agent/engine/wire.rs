@@ -11,46 +11,10 @@ use packtrain_proto::{
 use packtrain_units::{ByteCount, Offset, Time};
 
 use super::batch::Batch;
-use super::channel::Segment;
+use crate::train::EngineBody;
 
 /// Port of the sender; the receiver has the next one.
 const PORT: u16 = 7_000;
-
-/// The datagrams of a train, equal in size.
-#[derive(Debug)]
-pub(crate) enum EngineBody {
-    /// As the core means them.
-    Bare(BarePacket),
-    /// As the codec writes them: their bytes, and of how many each.
-    Sealed(Vec<u8>, usize),
-    /// Not a datagram: a segment of the channel that loses nothing.
-    Channel(Segment),
-}
-
-impl EngineBody {
-    /// Cuts off and returns the datagrams from `at` on.
-    pub(crate) fn split_off(&mut self, at: u32) -> Self {
-        match self {
-            Self::Bare(BarePacket::Train(train)) => {
-                Self::Bare(BarePacket::Train(train.split_off(at)))
-            }
-            Self::Bare(control) => Self::Bare(control.clone()),
-            Self::Channel(segment) => Self::Channel(segment.clone()),
-            Self::Sealed(bytes, stride) => {
-                Self::Sealed(bytes.split_off(at as usize * *stride), *stride)
-            }
-        }
-    }
-
-    /// A second copy, for duplication on the way.
-    pub(crate) fn duplicate(&self) -> Self {
-        match self {
-            Self::Bare(packet) => Self::Bare(packet.clone()),
-            Self::Sealed(bytes, stride) => Self::Sealed(bytes.clone(), *stride),
-            Self::Channel(segment) => Self::Channel(segment.clone()),
-        }
-    }
-}
 
 /// Some datagrams of one size that leave together.
 pub(super) struct Leaving {

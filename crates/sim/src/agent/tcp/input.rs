@@ -3,13 +3,12 @@
 use packtrain_cc::{Feedback, LossRange};
 use packtrain_units::{ByteCount, Time};
 
-use super::ack::Sack;
 use super::log::Transmission;
 use super::prr::Prr;
 use super::sender::{Life, Phase, Sender};
 use crate::agent::Ctx;
 use crate::spec::Recovery;
-use crate::train::ROOM;
+use crate::train::{ROOM, Sack};
 
 /// What one acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default)]

@@ -30,7 +30,6 @@ mod sender;
 mod space;
 mod timers;
 
-pub(crate) use ack::Sack;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 pub(crate) use space::Space;

@@ -2,11 +2,11 @@
 
 use packtrain_units::{Duration, Time};
 
-use super::ack::Sack;
 use super::input::Delivered;
 use super::log::Transmission;
 use super::sender::{Phase, Sender};
 use crate::agent::Ctx;
+use crate::train::Sack;
 
 /// So many segments delivered out of order end the wait for late ones while no reordering was
 /// ever seen (section 6.2 step 4).
