@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use packtrain_units::{Duration, Time};
 
-use super::header::SessionId;
+use super::id::SessionId;
 
 /// How far a sender's clock may be from a depot's.
 pub const WINDOW: Duration = Duration::from_secs(120);

@@ -16,14 +16,13 @@
 //! then      the trail: 16 bytes of each depot that has passed it on, in order
 //! ```
 
-use std::fmt;
-
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use packtrain_units::Duration;
 
 use super::address::Place;
+use super::deposit::{Claim, Deposit, Spool};
+use super::id::{DepotId, SessionId};
 use super::measure::Measure;
-use super::spool::{Claim, Deposit, Spool};
 
 /// Enough of a header to learn its length.
 pub const HEADER_HEAD: usize = 10;
@@ -56,14 +55,6 @@ const CLAIM: u8 = 17;
 const MEASURE: u8 = 24;
 /// Options from here on may be skipped by those who do not know them.
 const MAY_SKIP: u8 = 128;
-
-/// The number of a session.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub [u8; 16]);
-
-/// A depot's number in trails: random, of one run of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DepotId(pub [u8; 16]);
 
 /// What kind of session it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -498,28 +489,6 @@ impl Branch {
             return Err(HeaderError::Broken);
         }
         Ok(Self { parent, policy, hop: Hop::read(hop)? })
-    }
-}
-
-fn hex(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for DepotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
     }
 }
 

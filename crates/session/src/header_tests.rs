@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use packtrain_units::ByteCount;
 
 use super::super::address::tests::any_place;
+use super::super::deposit::Wish;
 use super::super::measure::Epoch;
-use super::super::spool::Wish;
 use super::*;
 
 fn key(seed: u8) -> (Ed25519KeyPair, [u8; 32]) {

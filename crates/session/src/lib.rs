@@ -15,17 +15,20 @@
 
 mod address;
 mod answer;
+mod deposit;
 pub mod echo;
 mod guard;
 mod header;
 pub mod hop;
+mod id;
 pub mod measure;
 pub mod spool;
 
 pub use address::{Host, Place, PlaceError};
 pub use answer::{ANSWER_HEAD, Answer, AnswerError, Reason, Refusal};
+pub use deposit::{Claim, Deposit, Spool, Wish};
 pub use guard::{Guard, Stale, WINDOW};
 pub use header::{
-    Branch, DepotId, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Kind, MOST_HOPS, Next,
-    Session, SessionId,
+    Branch, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Kind, MOST_HOPS, Next, Session,
 };
+pub use id::{DepotId, SessionId};

@@ -10,8 +10,6 @@ mod frame;
 mod mark;
 mod record;
 
-use packtrain_units::{ByteCount, Duration};
-
 pub use frame::{FRAME_HEAD, Frame, FrameError};
 pub use mark::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, Mark, newest};
 pub use record::{
@@ -19,47 +17,7 @@ pub use record::{
     records_for, sealed_len,
 };
 
-use super::header::{Hop, Kind, Session, SessionId};
-
-/// What a sender deposits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deposit {
-    /// What it is called in claims: random, of its own.
-    pub session: SessionId,
-    /// The public half of the key that claims it.
-    pub capability: [u8; 32],
-    /// How long it is, sealed; none for a pipe.
-    pub size: Option<ByteCount>,
-    /// How long after the header's time it is kept, in whole seconds.
-    pub keep: Duration,
-}
-
-/// What is asked of a session that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Which.
-    pub session: SessionId,
-    /// What for.
-    pub wish: Wish,
-}
-
-/// What a claim is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// To read it.
-    Read,
-    /// It is needed no more.
-    Release,
-}
-
-/// What a header says of a session that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spool {
-    /// It comes.
-    Deposit(Deposit),
-    /// It is asked for.
-    Claim(Claim),
-}
+use super::header::{Branch, Hop, Kind, Session};
 
 /// A depot of a chain or tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +67,7 @@ impl Session {
                 self.route.iter().enumerate().map(node).collect()
             }
             Kind::Staging if self.route.is_empty() => {
-                let node =
-                    |branch: &'_ super::Branch| Some((branch.parent, Policy::of(branch.policy)?));
+                let node = |branch: &'_ Branch| Some((branch.parent, Policy::of(branch.policy)?));
                 let all: Option<Vec<_>> = self.tree.iter().map(node).collect();
                 let hops = self.tree.iter().map(|branch| &branch.hop);
                 let all = all.unwrap_or_default().into_iter().zip(hops);
@@ -118,55 +75,5 @@ impl Session {
             }
             _ => Vec::new(),
         }
-    }
-}
-
-impl Spool {
-    /// The option's type and value.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Deposit(deposit) => {
-                out.extend(deposit.session.0);
-                out.extend(deposit.capability);
-                out.extend(deposit.size.map_or(u64::MAX, ByteCount::get).to_be_bytes());
-                let keep = u32::try_from(deposit.keep.as_millis() / 1000).unwrap_or(u32::MAX);
-                out.extend(keep.to_be_bytes());
-            }
-            Self::Claim(claim) => {
-                out.extend(claim.session.0);
-                out.push(match claim.wish {
-                    Wish::Read => 0,
-                    Wish::Release => 1,
-                });
-            }
-        }
-    }
-}
-
-impl Deposit {
-    pub(super) fn read(value: &[u8]) -> Option<Self> {
-        let (session, rest) = value.split_first_chunk::<16>()?;
-        let (capability, rest) = rest.split_first_chunk::<32>()?;
-        let (size, rest) = rest.split_first_chunk::<8>()?;
-        let size = u64::from_be_bytes(*size);
-        let keep = u32::from_be_bytes(rest.try_into().ok()?);
-        Some(Self {
-            session: SessionId(*session),
-            capability: *capability,
-            size: (size != u64::MAX).then_some(ByteCount(size)),
-            keep: Duration::from_secs(keep.into()),
-        })
-    }
-}
-
-impl Claim {
-    pub(super) fn read(value: &[u8]) -> Option<Self> {
-        let (session, rest) = value.split_first_chunk::<16>()?;
-        let wish = match rest {
-            [0] => Wish::Read,
-            [1] => Wish::Release,
-            _ => return None,
-        };
-        Some(Self { session: SessionId(*session), wish })
     }
 }

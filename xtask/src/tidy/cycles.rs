@@ -17,7 +17,6 @@ const IN_CYCLES: &[(&str, usize)] = &[
     ("cli", 3),
     ("depot", 9),
     ("proto", 7),
-    ("session", 2),
     ("socket", 6),
 ];
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use packtrain_os::{clock, entropy};
-use packtrain_session::Place;
-use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, Wish, last_record, records_for};
+use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, last_record, records_for};
+use packtrain_session::{Place, Wish};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 

@@ -8,8 +8,9 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use packtrain_net::tcp::Identity;
-use packtrain_session::spool::{Claim, Deposit, Spool, Wish};
-use packtrain_session::{Branch, Header, Hop, Kind, Place, Session, SessionId};
+use packtrain_session::{
+    Branch, Claim, Deposit, Header, Hop, Kind, Place, Session, SessionId, Spool, Wish,
+};
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
 

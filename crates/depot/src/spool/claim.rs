@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_session::spool::{Claim, FRAME_HEAD, Frame, Spool as Asked, Wish};
-use packtrain_session::{Answer, Header, Reason};
+use packtrain_session::spool::{FRAME_HEAD, Frame};
+use packtrain_session::{Answer, Claim, Header, Reason, Spool as Asked, Wish};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

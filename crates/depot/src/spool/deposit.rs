@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packtrain_os::clock;
-use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, Spool as Asked, is_genuine};
-use packtrain_session::{Answer, Header, Reason, Refusal, WINDOW};
+use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, is_genuine};
+use packtrain_session::{Answer, Header, Reason, Refusal, Spool as Asked, WINDOW};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,8 +1,8 @@
 //! What is taken in, and what room it has.
 
 use packtrain_net::tcp::Identity;
-use packtrain_session::spool::{Deposit, RECORD};
-use packtrain_session::{Kind, Session};
+use packtrain_session::spool::RECORD;
+use packtrain_session::{Deposit, Kind, Session};
 
 use super::store::Appended;
 use super::*;
@@ -40,7 +40,7 @@ fn head(id: u8, node: u8, size: Option<u64>, keep: Duration) -> Head {
         destination: hop(2),
         route: (0..3).map(hop).collect(),
         tree: Vec::new(),
-        spool: Some(packtrain_session::spool::Spool::Deposit(deposit)),
+        spool: Some(packtrain_session::Spool::Deposit(deposit)),
     };
     let identity = Identity::generate([7; 32]);
     let header = session.seal(identity.public().0, |text| identity.sign(text));

@@ -1,9 +1,7 @@
 //! Sessions that are kept, as depots are told of them.
 
-use packtrain_session::DepotId;
-use packtrain_session::spool::{
-    Claim, Deposit, FRAME_HEAD, Frame, RECORD_TEXT, Sealer, Spool as Asked, Wish,
-};
+use packtrain_session::spool::{FRAME_HEAD, Frame, RECORD_TEXT, Sealer};
+use packtrain_session::{Claim, Deposit, DepotId, Spool as Asked, Wish};
 
 use super::*;
 

@@ -21,8 +21,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use packtrain_units::ByteCount;
 
 use super::record::{RECORD, last_record};
-use super::{Deposit, Spool};
-use crate::{Header, SessionId};
+use crate::deposit::{Deposit, Spool};
+use crate::header::Header;
+use crate::id::SessionId;
 
 /// The bytes of a mark.
 pub const MARK_LEN: usize = 56;

@@ -23,7 +23,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use packtrain_units::ByteCount;
 
-use crate::SessionId;
+use crate::id::SessionId;
 
 /// The bytes of every record but the last, which has at most as many.
 pub const RECORD: usize = 256 << 10;
