@@ -23,8 +23,10 @@
 //! **Nothing here is encrypted or authenticated**: that is the stock wire. The module [`sabul`] is:
 //! another library's four calls, on our own wire.
 
+mod bell;
 mod driver;
 mod error;
+mod handle;
 mod listener;
 mod poller;
 mod port;

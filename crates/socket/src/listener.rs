@@ -4,11 +4,10 @@ use parking_lot::Mutex;
 use std::net::SocketAddr;
 
 use packtrain_os::clock;
-use packtrain_udt4::Options;
 use packtrain_units::Duration;
 
 use crate::error::Error;
-use crate::port::{Handle, Port};
+use crate::handle::Handle;
 use crate::shared::{End, State};
 use crate::socket::Socket;
 
@@ -23,15 +22,6 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address; port 0 is one that the system chooses. What is accepted has these
-    /// options.
-    ///
-    /// # Errors
-    /// [`Error::Bind`] when the address cannot be had, [`Error::Open`] for impossible options.
-    pub fn bind(addr: SocketAddr, options: &Options) -> Result<Self, Error> {
-        Port::bind(addr)?.listen(options)
-    }
-
     pub(crate) fn new(handle: Handle) -> Self {
         Self { handle, timeout: Mutex::new(None) }
     }
@@ -56,7 +46,7 @@ impl Listener {
         let shared = &self.handle.shared;
         let (id, peer) =
             shared.wait(until, |state, _| Ok(self.take(state)), |state| Some(&mut state.door))?;
-        Ok((self.handle.socket(id, peer), peer))
+        Ok((Socket::new(self.handle.clone(), id, peer), peer))
     }
 
     /// The accepting half of a task's wait.
@@ -67,7 +57,7 @@ impl Listener {
         let mut state = self.handle.shared.lock();
         if let Some((id, peer)) = self.take(&mut state) {
             drop(state);
-            return std::task::Poll::Ready(Ok((self.handle.socket(id, peer), peer)));
+            return std::task::Poll::Ready(Ok((Socket::new(self.handle.clone(), id, peer), peer)));
         }
         if state.failed {
             return std::task::Poll::Ready(Err(Error::Failed));

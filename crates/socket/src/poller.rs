@@ -1,12 +1,12 @@
 //! Waiting for many sockets at once, as `epoll` does.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use packtrain_os::clock;
 use packtrain_units::Duration;
 
+use crate::bell::Bell;
 use crate::socket::Socket;
 
 /// What somebody wants to know of a socket.
@@ -34,20 +34,6 @@ pub struct Ready {
 pub struct Poller {
     bell: Arc<Bell>,
     sockets: BTreeMap<u64, (Arc<Socket>, Interest)>,
-}
-
-/// Rung when something happened to one of the sockets.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rung: Mutex<bool>,
-    condvar: Condvar,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        *self.rung.lock() = true;
-        self.condvar.notify_all();
-    }
 }
 
 impl Poller {
@@ -78,25 +64,13 @@ impl Poller {
         let until = timeout.map(|timeout| clock::now() + timeout);
         loop {
             // Rings from now on are about what this look may miss.
-            *self.bell.rung.lock() = false;
+            self.bell.clear();
             let ready = self.look();
             let now = clock::now();
             if !ready.is_empty() || until.is_some_and(|until| until <= now) {
                 return ready;
             }
-            let mut rung = self.bell.rung.lock();
-            while !*rung {
-                match until {
-                    None => self.bell.condvar.wait(&mut rung),
-                    Some(until) => {
-                        let left = until.since(clock::now());
-                        if left.is_zero() {
-                            break;
-                        }
-                        self.bell.condvar.wait_for(&mut rung, left.to_std());
-                    }
-                }
-            }
+            self.bell.wait(until);
         }
     }
 

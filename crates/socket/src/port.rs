@@ -6,11 +6,12 @@ use std::sync::Arc;
 use packtrain_net::udp::Lane;
 use packtrain_net::udp::UdpSocket;
 use packtrain_os::{clock, entropy, thread};
-use packtrain_udt4::{Endpoint, Options, Secret, SocketId};
+use packtrain_udt4::{Endpoint, Options, Secret};
 
 use crate::driver;
 use crate::error::Error;
-use crate::listener::Listener;
+use crate::handle::Handle;
+use crate::listener::{BACKLOG, Listener};
 use crate::shared::{End, Shared};
 use crate::socket::Socket;
 
@@ -19,12 +20,6 @@ use crate::socket::Socket;
 #[derive(Debug)]
 pub struct Port {
     handle: Handle,
-}
-
-/// Keeps a port's network thread running.
-pub(crate) struct Handle {
-    pub(crate) shared: Arc<Shared>,
-    local: SocketAddr,
 }
 
 impl Port {
@@ -58,7 +53,7 @@ impl Port {
 
     /// The address that it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
-        self.handle.local
+        self.handle.local()
     }
 
     /// Connects from this port; with [`Options::rendezvous`] the peer has to call this port at
@@ -79,7 +74,7 @@ impl Port {
         state.ends.insert(id, End::default());
         drop(state);
         self.handle.shared.wake();
-        Ok(self.handle.socket(id, peer))
+        Ok(Socket::new(self.handle.clone(), id, peer))
     }
 
     /// Listens on this port; what is accepted has these options.
@@ -88,43 +83,43 @@ impl Port {
     /// [`Error::Open`] for impossible options, or when it listens already.
     pub fn listen(&self, options: &Options) -> Result<Listener, Error> {
         let mut state = self.handle.shared.lock();
-        state.endpoint.listen(options.clone(), crate::listener::BACKLOG)?;
+        state.endpoint.listen(options.clone(), BACKLOG)?;
         state.closed = false;
         drop(state);
         Ok(Listener::new(self.handle.clone()))
     }
 }
 
-impl Handle {
-    fn new(shared: Arc<Shared>, local: SocketAddr) -> Self {
-        shared.lock().handles += 1;
-        Self { shared, local }
+impl Socket {
+    /// Connects from a port of its own. The time limit is [`Options::connect_timeout`].
+    ///
+    /// # Errors
+    /// [`Error::Open`] for impossible options, [`Error::Connect`] when no connection comes about.
+    pub fn connect(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
+        Port::towards(peer)?.connect(peer, options)
     }
 
-    pub(crate) fn local(&self) -> SocketAddr {
-        self.local
-    }
-
-    pub(crate) fn socket(&self, id: SocketId, peer: SocketAddr) -> Socket {
-        Socket::new(self.clone(), id, peer)
-    }
-}
-
-impl Clone for Handle {
-    fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.shared), self.local)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.lock().handles -= 1;
-        self.shared.wake();
+    /// Two ends that call each other at the same time, each from a port that the other knows.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub fn rendezvous(
+        local: SocketAddr,
+        peer: SocketAddr,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let options = Options { rendezvous: true, ..options.clone() };
+        Port::bind(local)?.connect(peer, &options)
     }
 }
 
-impl std::fmt::Debug for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("local", &self.local).finish_non_exhaustive()
+impl Listener {
+    /// Listens at an address; port 0 is one that the system chooses. What is accepted has these
+    /// options.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] when the address cannot be had, [`Error::Open`] for impossible options.
+    pub fn bind(addr: SocketAddr, options: &Options) -> Result<Self, Error> {
+        Port::bind(addr)?.listen(options)
     }
 }

@@ -10,8 +10,8 @@ use packtrain_os::thread::Waker;
 use packtrain_udt4::{EndReason, Endpoint, Event, Perf, SocketId};
 use packtrain_units::{Duration, Time};
 
+use crate::bell::Bell;
 use crate::error::Error;
-use crate::poller::Bell;
 
 /// How long the last word of a connection may take to leave.
 const FLUSH: Duration = Duration::from_millis(200);

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_os::clock;
-use packtrain_udt4::{Connection, EndReason, Options, Perf, SocketError, SocketId, Status};
+use packtrain_udt4::{Connection, EndReason, Perf, SocketError, SocketId, Status};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use crate::error::Error;
-use crate::port::{Handle, Port};
+use crate::handle::Handle;
 use crate::shared::{Calls, End, State, Waiters};
 
 /// The most bytes copied under the port's lock: the network thread waits for it.
@@ -31,27 +31,6 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Connects from a port of its own. The time limit is [`Options::connect_timeout`].
-    ///
-    /// # Errors
-    /// [`Error::Open`] for impossible options, [`Error::Connect`] when no connection comes about.
-    pub fn connect(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
-        Port::towards(peer)?.connect(peer, options)
-    }
-
-    /// Two ends that call each other at the same time, each from a port that the other knows.
-    ///
-    /// # Errors
-    /// As for [`Self::connect`].
-    pub fn rendezvous(
-        local: SocketAddr,
-        peer: SocketAddr,
-        options: &Options,
-    ) -> Result<Self, Error> {
-        let options = Options { rendezvous: true, ..options.clone() };
-        Port::bind(local)?.connect(peer, &options)
-    }
-
     pub(crate) fn new(handle: Handle, id: SocketId, peer: SocketAddr) -> Self {
         let (recv_timeout, send_timeout) = (AtomicU64::new(EVER), AtomicU64::new(EVER));
         Self { handle, id, peer, recv_timeout, send_timeout }

@@ -17,7 +17,6 @@ const IN_CYCLES: &[(&str, usize)] = &[
     ("cli", 3),
     ("depot", 9),
     ("proto", 7),
-    ("socket", 6),
 ];
 
 /// What each module imports.
