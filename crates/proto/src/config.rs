@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 
-use packtrain_cc::Signals;
 use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use crate::codec::header::{DATA_OVERHEAD, UNIT_OVERHEAD};
 use crate::seam::TRAIN_PACKETS;
 
 /// Every limit of the transport in one place.
@@ -101,24 +99,6 @@ impl FeedbackKind {
             None if label == "sabul" => Some(Self::Sabul),
             Some(("udt", variant)) => Variant::named(variant).map(Self::Udt),
             _ => None,
-        }
-    }
-
-    /// The signals that it provides: a controller that needs others is refused.
-    pub fn provides(self) -> Signals {
-        match self {
-            Self::Native => crate::core::native_signals(),
-            Self::Udt(variant) => crate::udt::signals(variant),
-            Self::Fobs => crate::fobs::signals(),
-            Self::Sabul => crate::sabul::signals(),
-        }
-    }
-
-    /// What a data packet costs beside its payload, in bytes.
-    pub(crate) fn overhead(self) -> usize {
-        match self {
-            Self::Native => DATA_OVERHEAD,
-            Self::Udt(_) | Self::Fobs | Self::Sabul => UNIT_OVERHEAD,
         }
     }
 }

@@ -10,11 +10,11 @@ use packtrain_units::{ByteCount, Offset, Time};
 use crate::codec::frame;
 use crate::codec::header::{Header, expand};
 use crate::codec::keys::{Opener, Sealer};
-use crate::codec::sealing::Sealing;
 use crate::codec::unit;
 use crate::config::{CoreConfig, FeedbackKind, FlowConfig, FlowError};
 use crate::core::edge::{Arrivals, Left};
 use crate::core::{Core, Envelope};
+use crate::sealing::Sealing;
 use crate::seam::{BATCH_BYTES, CloseReason, Datagrams, Event, Payload, Placement, Transmit};
 use crate::stats::FlowStats;
 

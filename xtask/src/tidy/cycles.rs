@@ -16,7 +16,6 @@ use crate::sh;
 const IN_CYCLES: &[(&str, usize)] = &[
     ("cli", 3),
     ("depot", 9),
-    ("proto", 7),
 ];
 
 /// What each module imports.

@@ -4,8 +4,9 @@ use packtrain_units::{ByteCount, Offset};
 
 use crate::codec::frame::{self, Frame};
 use crate::codec::header::{CONTROL_HEAD, DATA_OVERHEAD, TAG, UNIT_OVERHEAD};
+use crate::codec::unit::Unit;
 use crate::core::ledger::Train;
-use crate::core::{Control, Load, Unit};
+use crate::core::{Control, Load};
 
 /// Packets of one lane with consecutive numbers, or one control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Variant;
-use crate::core::Unit;
+use crate::codec::unit::Unit;
 use crate::core::ledger::Train;
 use crate::seam::Placed;
 

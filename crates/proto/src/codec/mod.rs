@@ -18,6 +18,5 @@ pub(crate) mod header;
 pub(crate) mod keys;
 mod message;
 pub(crate) mod reliable;
-pub(crate) mod sealing;
 pub(crate) mod unit;
 pub(crate) mod varint;

@@ -2,11 +2,26 @@
 //! them a bit that says whether the unit left right behind the one before it.
 
 use crate::codec::header::{UNIT, nearest};
-use crate::core::Unit;
 
 /// How many bits of the number are sent.
 const BITS: u32 = 31;
 const JOINED: u32 = 1 << BITS;
+
+/// Data units with consecutive numbers, as far as packets must tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// Number of the first.
+    pub(crate) first: u64,
+    /// Whether the first leaves right behind the unit before it; each other does.
+    pub(crate) joined: bool,
+}
+
+impl Unit {
+    /// Those from the `i`th on.
+    pub(crate) fn from(self, i: u32) -> Self {
+        Self { first: self.first + u64::from(i), joined: self.joined || i > 0 }
+    }
+}
 
 /// The bytes of one unit.
 pub(crate) fn write(unit: Unit) -> [u8; UNIT] {

@@ -33,6 +33,7 @@ use serde_json::json;
 
 use crate::codec::frame::Frame;
 use crate::codec::reliable::Stream;
+use crate::codec::unit::Unit;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
 use crate::config::{CoreConfig, FlowError};
 use crate::core::backlog::Backlog;
@@ -40,7 +41,6 @@ use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::rtt::Rtt;
-pub(crate) use crate::core::sender::signals as native_signals;
 use crate::life::Life;
 use crate::mtu::Mtu;
 use crate::qlog::Log;
@@ -113,22 +113,6 @@ pub(crate) struct Load {
     pub(crate) repeat: bool,
     /// Which data units they are, where the feedback counts in units.
     pub(crate) unit: Option<Unit>,
-}
-
-/// Data units with consecutive numbers, as far as packets must tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
-    /// Number of the first.
-    pub(crate) first: u64,
-    /// Whether the first leaves right behind the unit before it; each other does.
-    pub(crate) joined: bool,
-}
-
-impl Unit {
-    /// Those from the `i`th on.
-    pub(crate) fn from(self, i: u32) -> Self {
-        Self { first: self.first + u64::from(i), joined: self.joined || i > 0 }
-    }
 }
 
 /// The envelope of a packet that arrived.

@@ -4,7 +4,7 @@ mod feedback;
 
 use std::ops::Range;
 
-use packtrain_cc::{CongestionController, LossRange, Sent as SentInfo, Signal, Signals};
+use packtrain_cc::{CongestionController, LossRange, Sent as SentInfo};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::breaker::{Breaker, Verdict};
@@ -28,21 +28,6 @@ use crate::stats::{FlowStats, Limit};
 const REMEMBER: Duration = Duration::from_millis(50);
 /// Bytes that a tail probe repeats at most.
 const TAIL_BYTES: u64 = 8 * 1_439;
-
-/// The signals that the native feedback provides.
-pub(crate) fn signals() -> Signals {
-    Signals::of(&[
-        Signal::Rtt,
-        Signal::QueueingDelay,
-        Signal::DeliveryRate,
-        Signal::ArrivalRate,
-        Signal::Capacity,
-        Signal::Losses,
-        Signal::HostDrops,
-        Signal::Ecn,
-        Signal::DelayTrend,
-    ])
-}
 
 /// The sender's side of one flow.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use super::*;
 use crate::CloseReason;
 use crate::bare::Nothing;
 use crate::codec::frame::{Ack, Frame, Report};
-use crate::codec::sealing::Sealing;
 use crate::core::Control;
 use crate::core::edge::Edge;
+use crate::sealing::Sealing;
 
 fn pair() -> Pair {
     let mut pair =

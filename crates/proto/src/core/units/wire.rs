@@ -5,11 +5,12 @@ use serde_json::json;
 
 use crate::codec::frame::{Frame, Host, nak_pieces};
 use crate::codec::reliable;
+use crate::codec::unit::Unit;
 use crate::config::limits::WORDS;
 use crate::core::half::Half;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
-use crate::core::{Core, Envelope, Unit};
+use crate::core::{Core, Envelope};
 use crate::fobs::Bitmap;
 use crate::sabul;
 use crate::seam::{CloseReason, Event, Placed};
