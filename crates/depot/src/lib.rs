@@ -28,7 +28,7 @@ use packtrain_net::tcp::tune::{self, check_congestion};
 use packtrain_net::tcp::{ConnectOptions, listen};
 use packtrain_net::udp::PortRange;
 use packtrain_os::{clock, entropy};
-use packtrain_session::{DepotId, Guard, MOST_HOPS};
+use packtrain_session::{DepotId, Guard, MAX_HOPS};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use tokio::net::TcpListener;
@@ -186,8 +186,8 @@ fn check(request: &DepotRequest) -> Result<(), RequestError> {
     if request.limits.room() == 0 {
         return Err(usage("the pool has no room for one session: give it 1MiB or more"));
     }
-    if request.hop_limit == 0 || usize::from(request.hop_limit) > MOST_HOPS {
-        return Err(usage(format!("a route has 1 to {MOST_HOPS} depots")));
+    if request.hop_limit == 0 || usize::from(request.hop_limit) > MAX_HOPS {
+        return Err(usage(format!("a route has 1 to {MAX_HOPS} depots")));
     }
     if let Some(clique) = &request.clique {
         if clique.peers.len() >= packtrain_plan::forecast::clique::MAX_MEMBERS {

@@ -20,7 +20,7 @@ const CROWD: u64 = 8;
 /// Units of a packet in the sum.
 const SCALE: u64 = 64;
 /// The longest sleep: nothing depends on it.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Sleeps for the calling thread.
 pub(crate) struct Bed {
@@ -59,7 +59,7 @@ impl Bed {
                 let _ = rustix::thread::nanosleep(&timespec(rest));
             }
         } else {
-            let wait = until.map_or(LONGEST, |until| until.since(now).min(LONGEST));
+            let wait = until.map_or(MAX_SLEEP, |until| until.since(now).min(MAX_SLEEP));
             let mut fds: Vec<PollFd<'_>> = devices
                 .map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN))
                 .collect();

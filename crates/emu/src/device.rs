@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use crate::egress::Run;
-use crate::header::{ETHERNET, Layout, MOST, VIRTIO};
+use crate::header::{ETHERNET, Layout, MAX_HEADER_BYTES, VIRTIO};
 use crate::merge::Batch;
 use crate::packet::Packet;
 use crate::store::Store;
@@ -62,7 +62,7 @@ impl Device {
 
     /// Writes what is in a batch as one packet.
     pub(crate) fn write(&self, batch: &Batch) -> io::Result<()> {
-        let mut head = [0; MOST];
+        let mut head = [0; MAX_HEADER_BYTES];
         let len = batch.compose(&mut head);
         if let Some(frame) = &self.frame {
             head[VIRTIO..VIRTIO + ETHERNET].copy_from_slice(frame);

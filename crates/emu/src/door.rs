@@ -22,11 +22,11 @@ use crate::namespace::Away;
 use crate::programs::Environment;
 
 /// How long either side waits for the other's few bytes.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the emulation waits for a visitor's words: signals and ends of programs wait with it.
 const LISTEN: Duration = Duration::from_millis(100);
 /// The longest answer.
-const MOST: usize = 64 * 1024;
+const MAX_REPLY_BYTES: usize = 64 * 1024;
 
 /// Where visitors knock.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub fn enter(host: &str, pid: Option<u32>) -> Result<Vec<(String, String)>, EmuE
     if peer.uid != rustix::process::geteuid() {
         return Err(EmuError::NotFound(format!("the emulation of {pid} is another user's")));
     }
-    stream.set_read_timeout(Some(PATIENCE)).tried("a socket")?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT)).tried("a socket")?;
     stream.write_all(host.as_bytes()).tried("a socket")?;
     let (answer, namespaces) = hear(&stream).tried(format!("the emulation of {pid}"))?;
     if !answer.found {
@@ -158,7 +158,7 @@ pub fn running() -> Vec<u32> {
 }
 
 fn hear(stream: &UnixStream) -> std::io::Result<(Answer, Vec<OwnedFd>)> {
-    let mut text = vec![0; MOST];
+    let mut text = vec![0; MAX_REPLY_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut room = [IoSliceMut::new(&mut text)];

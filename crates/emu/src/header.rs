@@ -13,7 +13,7 @@ pub(crate) const VIRTIO: usize = 10;
 /// An Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
 /// The most that all headers take.
-pub(crate) const MOST: usize = VIRTIO + ETHERNET + 60 + 60;
+pub(crate) const MAX_HEADER_BYTES: usize = VIRTIO + ETHERNET + 60 + 60;
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_TCP4: u8 = 1;
@@ -132,7 +132,13 @@ impl Layout {
 
     /// Writes the headers of segments `from` to `to` as one packet, from those that were read,
     /// to `out`; returns their length.
-    pub(crate) fn compose(&self, head: &[u8], from: u32, to: u32, out: &mut [u8; MOST]) -> usize {
+    pub(crate) fn compose(
+        &self,
+        head: &[u8],
+        from: u32,
+        to: u32,
+        out: &mut [u8; MAX_HEADER_BYTES],
+    ) -> usize {
         let len = self.ip + self.headers as usize;
         out[..len].copy_from_slice(&head[..len]);
         if self.kind != Kind::Single && (from > 0 || to < self.count) {
@@ -249,7 +255,7 @@ pub(crate) fn join(
     head: &[u8],
     payload: u32,
     (last, tail): (&Layout, &[u8]),
-    out: &mut [u8; MOST],
+    out: &mut [u8; MAX_HEADER_BYTES],
 ) -> usize {
     let (ip, l4) = (first.ip, first.l4);
     let header = usize::from(head[l4 + 12] >> 4) * 4;

@@ -36,7 +36,7 @@ fn tcp(payload: usize, segment: u16, flags: u8, options: usize) -> Vec<u8> {
 
 /// The segments `from` to `to` of `packet` as they would be written.
 fn cut(packet: &[u8], layout: &Layout, from: u32, to: u32) -> Vec<u8> {
-    let mut head = [0; MOST];
+    let mut head = [0; MAX_HEADER_BYTES];
     let len = layout.compose(packet, from, to, &mut head);
     let (a, b) = layout.places(from, to);
     [&head[..len], &packet[a..b]].concat()
@@ -163,7 +163,7 @@ proptest! {
         let head = &bytes[..bytes.len().min(256)];
         let len = if head.len() < 256 { head.len() } else { len };
         if let Ok(layout) = Layout::of(head, len, l2) {
-            let mut out = [0; MOST];
+            let mut out = [0; MAX_HEADER_BYTES];
             for i in 0..layout.count.min(5) {
                 layout.compose(head, i, i + 1, &mut out);
                 let (a, b) = layout.places(i, i + 1);

@@ -54,4 +54,4 @@ pub use parent::{Ended, supervise};
 pub use plan::Plan;
 pub use replay::{Arrival, Dropped, arrivals, drops, replay};
 pub use report::{DelayError, HostReport, LinkReport, Report};
-pub use topology::{MOST_HOSTS, Node, Topology, Wire};
+pub use topology::{MAX_HOSTS, Node, Topology, Wire};

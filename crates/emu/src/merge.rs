@@ -5,10 +5,10 @@
 //! may be shorter or want to be pushed. Nothing else is ever joined.
 
 use crate::egress::Run;
-use crate::header::{self, MOST, Tcp};
+use crate::header::{self, MAX_HEADER_BYTES, Tcp};
 
 /// Bytes of payload in one write, well below what IP can say.
-const MOST_PAYLOAD: u32 = 60_000;
+const MAX_WRITE_PAYLOAD_BYTES: u32 = 60_000;
 
 /// What the next write takes.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Batch {
         let follows = before.wire == run.piece.wire
             && tcp.sequence == first.sequence.wrapping_add(self.payload)
             && tcp.payload <= first.payload
-            && self.payload + tcp.payload <= MOST_PAYLOAD
+            && self.payload + tcp.payload <= MAX_WRITE_PAYLOAD_BYTES
             && tcp.alike(packet.head(), &first, before.packet.head());
         if !follows {
             return Err(run);
@@ -59,7 +59,7 @@ impl Batch {
     }
 
     /// Writes the headers of all as one packet to `out`; returns their length.
-    pub(crate) fn compose(&self, out: &mut [u8; MOST]) -> usize {
+    pub(crate) fn compose(&self, out: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return 0 };
         let piece = &first.piece;
         let packet = &piece.packet;

@@ -117,7 +117,7 @@ proptest! {
         for one in &sent {
             prop_assert!(batch.add(run(*one)).is_ok());
         }
-        let mut head = [0; MOST];
+        let mut head = [0; MAX_HEADER_BYTES];
         let len = batch.compose(&mut head);
         prop_assert_eq!(len, HEADERS);
         let mut whole = head[..len].to_vec();

@@ -18,7 +18,7 @@ use packtrain_link::{DropCause, Pace};
 use packtrain_units::{Duration, Time};
 
 use crate::error::{EmuError, Tried};
-use crate::header::{MOST, VIRTIO, seal};
+use crate::header::{MAX_HEADER_BYTES, VIRTIO, seal};
 use crate::packet::{Packet, Piece};
 use crate::tally;
 
@@ -80,7 +80,7 @@ impl Recorder {
     pub(crate) fn sent(&mut self, at: Time, packet: &Packet) {
         let layout = &packet.layout;
         for i in 0..layout.count {
-            let mut head = [0; MOST];
+            let mut head = [0; MAX_HEADER_BYTES];
             let len = layout.compose(packet.head(), i, i + 1, &mut head);
             self.packet.clear();
             self.packet.extend_from_slice(&head[..len]);

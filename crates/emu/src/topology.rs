@@ -8,7 +8,7 @@ use packtrain_units::{ByteCount, Duration};
 use crate::error::EmuError;
 
 /// The most hosts: their addresses share 10.77.0.0/24.
-pub const MOST_HOSTS: usize = 254;
+pub const MAX_HOSTS: usize = 254;
 
 /// The longest [`Topology::tick`].
 const TICK: Duration = Duration::from_micros(200);
@@ -65,8 +65,8 @@ impl Topology {
     pub fn check(&self) -> Result<(), EmuError> {
         let wrong = |text: String| Err(EmuError::Topology(text));
         let hosts = self.nodes.iter().filter(|n| n.host).count();
-        if hosts == 0 || hosts > MOST_HOSTS {
-            return wrong(format!("there are {hosts} hosts; there must be 1 to {MOST_HOSTS}"));
+        if hosts == 0 || hosts > MAX_HOSTS {
+            return wrong(format!("there are {hosts} hosts; there must be 1 to {MAX_HOSTS}"));
         }
         for (i, node) in self.nodes.iter().enumerate() {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

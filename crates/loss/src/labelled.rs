@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{Cause, Delay, HostDrops, Signature, SignatureError};
 
 /// Most datagrams that Linux joins to one buffer.
-const MOST_JOINED: u64 = 64;
+const MAX_JOINED_DATAGRAMS: u64 = 64;
 
 /// One labelled signature; as JSON, one line of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ impl Labelled {
     pub fn counted(&self) -> Option<HostDrops> {
         let of = |key| self.more.get("meta").and_then(|meta| meta.get(key));
         let joins = of("joins").and_then(serde_json::Value::as_bool) == Some(true);
-        let most = if joins { MOST_JOINED } else { 1 };
+        let most = if joins { MAX_JOINED_DATAGRAMS } else { 1 };
         self.host_drops.map(|counted| HostDrops::buffers(counted, most))
     }
 }

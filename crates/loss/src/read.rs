@@ -248,14 +248,14 @@ struct Fed<R> {
 
 impl<R> Fed<R> {
     /// Bytes that may pass without a single event.
-    const MOST: u64 = 32 << 20;
+    const MAX_EVENTLESS_BYTES: u64 = 32 << 20;
 }
 
 impl<R: Read> Read for Fed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.since.set(self.since.get() + read as u64);
-        if self.since.get() > Self::MOST {
+        if self.since.get() > Self::MAX_EVENTLESS_BYTES {
             return Err(std::io::Error::other("32 MiB without an event"));
         }
         Ok(read)

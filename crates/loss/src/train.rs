@@ -24,9 +24,9 @@ use crate::{
 /// Windows within this ratio of lengths train one entry of a model.
 const SAME_SIZE: f64 = 1.25;
 /// A size with fewer windows of a cause is left out.
-const LEAST_WINDOWS: usize = 30;
+const MIN_FAMILY_WINDOWS: usize = 30;
 /// Most windows of one family that are used: more cost time and say little.
-const MOST_WINDOWS: usize = 4000;
+const MAX_FAMILY_WINDOWS: usize = 4000;
 
 /// Why no model could be fitted.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -43,7 +43,7 @@ pub enum TrainError {
     },
     /// No window length has enough windows of both main causes.
     #[error(
-        "no window length has {LEAST_WINDOWS} windows each of the causes network and cpu \
+        "no window length has {MIN_FAMILY_WINDOWS} windows each of the causes network and cpu \
          for training"
     )]
     NoSize,
@@ -92,7 +92,7 @@ impl Trainer {
         let key = (labelled.family.clone(), labelled.signature.len());
         let count = self.per_family.entry(key).or_default();
         *count += 1;
-        if *count > MOST_WINDOWS {
+        if *count > MAX_FAMILY_WINDOWS {
             self.skipped += 1;
             return;
         }
@@ -122,7 +122,8 @@ impl Trainer {
         provenance.word_length = self.word.packets() as u32;
         let mut sizes = Vec::new();
         for group in by_size(&self.samples) {
-            let enough = |cause| group.iter().filter(|s| s.cause == cause).count() >= LEAST_WINDOWS;
+            let enough =
+                |cause| group.iter().filter(|s| s.cause == cause).count() >= MIN_FAMILY_WINDOWS;
             if enough(Cause::Network) && enough(Cause::Cpu) {
                 sizes.push(fit_size(&group, &mut Rng::new(provenance.seed))?);
             }
@@ -205,7 +206,7 @@ fn fit_cause(
             let (pattern, delay): (Vec<Vec<f64>>, Vec<Vec<f64>>) =
                 (pattern.collect(), delay.collect());
             let windows = samples.len();
-            let delay = if delay.len() >= LEAST_WINDOWS { em::fit(&delay, rng) } else { None };
+            let delay = if delay.len() >= MIN_FAMILY_WINDOWS { em::fit(&delay, rng) } else { None };
             Some(FamilyModel {
                 name: name.to_owned(),
                 windows,

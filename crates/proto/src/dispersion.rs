@@ -19,9 +19,9 @@ const SHORTEST: Duration = Duration::from_micros(20);
 /// Fewer packets than this, come in less than a tick, bound nothing that matters.
 const LEAST_BOUND: u64 = 32;
 /// With fewer stamps than this, each is taken for the end of a heap.
-const FEW_STAMPS: usize = 4;
+const MIN_HEAP_STAMPS: usize = 4;
 /// It is cut at so many stamps.
-const MOST_STAMPS: usize = 512;
+const MAX_STAMPS: usize = 512;
 
 /// A run as it grows.
 #[derive(Debug, Default)]
@@ -62,12 +62,12 @@ impl Run {
 
     /// It has become as long as a run may.
     pub(crate) fn is_full(&self) -> bool {
-        self.stamps.len() >= MOST_STAMPS
+        self.stamps.len() >= MAX_STAMPS
     }
 
     /// One stamp more and the last is left out, which may lie within a heap.
     pub(crate) fn is_long(&self) -> bool {
-        self.stamps.len() + 1 >= FEW_STAMPS
+        self.stamps.len() + 1 >= MIN_HEAP_STAMPS
     }
 
     /// Ends it.
@@ -79,7 +79,7 @@ impl Run {
 
     fn spread(&self) -> Spread {
         // The run may have ended within its last heap.
-        let whole = if self.stamps.len() < FEW_STAMPS { 0 } else { 1 };
+        let whole = if self.stamps.len() < MIN_HEAP_STAMPS { 0 } else { 1 };
         let stamps = &self.stamps[..self.stamps.len() - whole];
         let (packets, span) = stamps.last().copied().unwrap_or_default();
         let ends = ends(stamps, packets, span);

@@ -8,8 +8,8 @@ use packtrain_units::{Duration, Rng, Time};
 use crate::config::limits::CANDIDATES;
 
 /// The first probes are this far apart, each next twice as far, up to the longest gap.
-const FIRST_GAP: Duration = Duration::from_millis(20);
-const LONGEST_GAP: Duration = Duration::from_millis(500);
+const FIRST_PROBE_GAP: Duration = Duration::from_millis(20);
+const MAX_PROBE_GAP: Duration = Duration::from_millis(500);
 /// How often and how long a challenge is tried.
 const CHALLENGE_GAP: Duration = Duration::from_millis(250);
 const CHALLENGE_TRIES: u32 = 6;
@@ -139,7 +139,7 @@ impl Path {
     pub(crate) fn poll(&mut self, now: Time, rng: &mut Rng) -> Vec<(SocketAddr, u64)> {
         let mut pings = Vec::new();
         if !self.validated && now >= self.next_at {
-            let gap = (FIRST_GAP * (1 << self.tries.min(5))).min(LONGEST_GAP);
+            let gap = (FIRST_PROBE_GAP * (1 << self.tries.min(5))).min(MAX_PROBE_GAP);
             let mut targets = self.candidates.clone();
             targets.extend(self.remote.filter(|r| !self.candidates.contains(r)));
             if !targets.is_empty() {

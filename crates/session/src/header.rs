@@ -27,7 +27,7 @@ use super::measure::Measure;
 /// Enough of a header to learn its length.
 pub const HEADER_HEAD: usize = 10;
 /// The most depots a route may have, whatever its sender allows.
-pub const MOST_HOPS: usize = 8;
+pub const MAX_HOPS: usize = 8;
 
 const MAGIC: [u8; 4] = *b"PKTS";
 const VERSION: u16 = 1;
@@ -37,7 +37,7 @@ const SIGNATURE: usize = 64;
 const HEADER_MAX: usize = 4096;
 const TRAIL: usize = 16;
 /// The most receivers and depots of a tree.
-const MOST_BRANCHES: usize = 32;
+const MAX_BRANCHES: usize = 32;
 
 /// Option: where the sender is, as it knows itself: a place.
 const SOURCE: u8 = 1;
@@ -169,7 +169,7 @@ pub enum HeaderError {
     #[error("the session's header is broken")]
     Broken,
     /// More than a header holds.
-    #[error("a route has at most {MOST_HOPS} depots and a header {HEADER_MAX} bytes")]
+    #[error("a route has at most {MAX_HOPS} depots and a header {HEADER_MAX} bytes")]
     TooLong,
 }
 
@@ -183,7 +183,7 @@ impl Session {
         sender: [u8; 32],
         sign: impl FnOnce(&[u8]) -> [u8; 64],
     ) -> Result<Header, HeaderError> {
-        let fits = self.route.len() <= MOST_HOPS && self.tree.len() <= MOST_BRANCHES;
+        let fits = self.route.len() <= MAX_HOPS && self.tree.len() <= MAX_BRANCHES;
         if !fits {
             return Err(HeaderError::TooLong);
         }
@@ -198,7 +198,7 @@ impl Session {
         signed.extend(sender);
         self.write_options(&mut signed);
         // Room for every depot's number.
-        if signed.len() + SIGNATURE + MOST_HOPS * TRAIL > HEADER_MAX {
+        if signed.len() + SIGNATURE + MAX_HOPS * TRAIL > HEADER_MAX {
             return Err(HeaderError::TooLong);
         }
         let len = (signed.len() as u16).to_be_bytes();
@@ -372,7 +372,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
             return Err(HeaderError::Broken);
         }
     }
-    if route.len() > MOST_HOPS || tree.len() > MOST_BRANCHES {
+    if route.len() > MAX_HOPS || tree.len() > MAX_BRANCHES {
         return Err(HeaderError::TooLong);
     }
     // A session of type 4 says what it is for, and no other does.

@@ -56,7 +56,7 @@ fn any_spool() -> impl Strategy<Value = Option<Spool>> {
 
 fn any_session() -> impl Strategy<Value = Session> {
     let ends = (prop::option::of(any_place()), any_hop());
-    let route = prop::collection::vec(any_hop(), 0..=MOST_HOPS);
+    let route = prop::collection::vec(any_hop(), 0..=MAX_HOPS);
     let tree = prop::collection::vec((any::<u8>(), 0u8..3, any_hop()), 0..5);
     let fixed = (any::<u16>(), any::<[u8; 16]>(), 0..u64::MAX / 1_000_000, any::<u8>());
     (fixed, ends, route, tree, any_spool()).prop_map(|(fixed, ends, route, tree, spool)| {
@@ -130,10 +130,10 @@ fn what_is_no_header_is_told_apart() {
     assert_eq!(with(70, 99), Err(HeaderError::Option(99)));
     assert!(with(70, 200).is_err(), "without a destination");
     assert_eq!(with(11, 3), Err(HeaderError::Broken));
-    let long = Session { route: vec![hop("a:1"); MOST_HOPS + 1], ..plain() };
+    let long = Session { route: vec![hop("a:1"); MAX_HOPS + 1], ..plain() };
     assert_eq!(seal(&long), Err(HeaderError::TooLong));
     let name = "a".repeat(253);
-    let wide = Session { route: vec![hop(&format!("{name}:1")); MOST_HOPS], ..plain() };
+    let wide = Session { route: vec![hop(&format!("{name}:1")); MAX_HOPS], ..plain() };
     assert!(seal(&wide).is_ok(), "the longest route of names fits");
     let tree = vec![Branch { parent: Some(0), policy: 0, hop: hop("a:1") }];
     assert_eq!(seal(&Session { tree, ..plain() }), Err(HeaderError::Broken));

@@ -29,6 +29,6 @@ pub use answer::{ANSWER_HEAD, Answer, AnswerError, Reason, Refusal};
 pub use deposit::{Claim, Deposit, Spool, Wish};
 pub use guard::{Guard, Stale, WINDOW};
 pub use header::{
-    Branch, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Kind, MOST_HOPS, Next, Session,
+    Branch, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Kind, MAX_HOPS, Next, Session,
 };
 pub use id::{DepotId, SessionId};

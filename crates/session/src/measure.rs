@@ -44,7 +44,7 @@ pub use points::{Point, read_points, write_points};
 /// The bytes before a report's series.
 pub const REPORT_HEAD: usize = 4;
 /// A report has no more series.
-pub const MOST_SERIES: usize = 128;
+pub const MAX_SERIES: usize = 128;
 /// And no more bytes behind its head.
 pub const REPORT_MAX: usize = 64 << 10;
 /// The length of a reply.
@@ -180,7 +180,7 @@ impl Reply {
 /// The bytes of a report, head included; series beyond the most are left out.
 pub fn write_report(series: &[Series]) -> Vec<u8> {
     let mut out = vec![0; REPORT_HEAD];
-    for one in series.iter().take(MOST_SERIES) {
+    for one in series.iter().take(MAX_SERIES) {
         let begin = out.len();
         one.write(&mut out);
         if out.len() - REPORT_HEAD > REPORT_MAX {
@@ -209,7 +209,7 @@ pub fn report_len(head: &[u8; REPORT_HEAD]) -> Result<usize, BrokenReport> {
 pub fn read_report(mut bytes: &[u8]) -> Result<Vec<Series>, BrokenReport> {
     let mut series = Vec::new();
     while !bytes.is_empty() {
-        if series.len() == MOST_SERIES {
+        if series.len() == MAX_SERIES {
             return Err(BrokenReport);
         }
         let (one, rest) = Series::read(bytes).ok_or(BrokenReport)?;
@@ -377,7 +377,7 @@ mod tests {
             lost_ppm: 0,
         };
         let bytes = write_report(&vec![one; 5000]);
-        assert_eq!(read_report(&bytes[REPORT_HEAD..]).unwrap().len(), MOST_SERIES);
+        assert_eq!(read_report(&bytes[REPORT_HEAD..]).unwrap().len(), MAX_SERIES);
         let reply = Reply { taken: true, highest: Epoch { number: 7, author: 9 } };
         assert_eq!(Reply::read(&reply.write()), Some(reply));
         assert_eq!(Reply::read(&[2; REPLY]), None);

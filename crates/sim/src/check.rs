@@ -10,17 +10,17 @@ use crate::run::known_controller;
 use crate::spec::{Arrivals, EngineSpec, FlowKind, FlowSpec, Scenario, ShortSpec, TcpSpec};
 
 /// Least and lookahead times are kept for every pair of nodes.
-const MOST_NODES: usize = 1_024;
+const MAX_NODES: usize = 1_024;
 /// Flows and links, each.
-const MOST_ROWS: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 /// Points of all curves together.
-const MOST_SAMPLES: u64 = 10_000_000;
+const MAX_CURVE_SAMPLES: u64 = 10_000_000;
 /// The longest train.
-const MOST_TRAIN: u32 = 64;
+const MAX_TRAIN_PACKETS: u32 = 64;
 /// The largest packet.
-const MOST_BYTES: u64 = 65_535;
+const MAX_PACKET_BYTES: u64 = 65_535;
 /// Short connections open at once.
-const MOST_OPEN: u32 = 100_000;
+const MAX_OPEN_CONNECTIONS: u32 = 100_000;
 
 /// What a host where no engine receives is told.
 pub(crate) const IDLE_HOST: &str = "no flow of kind \"engine\" ends here, and a host changes no other: \
@@ -72,20 +72,20 @@ impl Scenario {
         refuse(self.duration.is_zero(), top("duration"), "must be longer than zero")?;
         let warm = self.warm_up >= self.duration;
         refuse(warm, top("warm_up"), "must be shorter than `duration`")?;
-        let train = (1..=MOST_TRAIN).contains(&self.train);
+        let train = (1..=MAX_TRAIN_PACKETS).contains(&self.train);
         refuse(!train, top("train"), "must be from 1 to 64 packets")?;
         refuse(self.nodes.is_empty(), top("nodes"), "a scenario needs nodes")?;
-        refuse(self.nodes.len() > MOST_NODES, top("nodes"), "at most 1024 nodes")?;
+        refuse(self.nodes.len() > MAX_NODES, top("nodes"), "at most 1024 nodes")?;
         refuse(self.flows.is_empty(), top("flows"), "a scenario needs a flow")?;
-        refuse(self.flows.len() > MOST_ROWS, top("flows"), "at most 10000 flows")?;
-        refuse(self.links.len() > MOST_ROWS, top("links"), "at most 10000 links")?;
+        refuse(self.flows.len() > MAX_ROWS, top("flows"), "at most 10000 flows")?;
+        refuse(self.links.len() > MAX_ROWS, top("links"), "at most 10000 links")?;
         let recorded = self.record.is_none_or(|link| link < self.links.len());
         refuse(!recorded, top("record"), "there is no such link")?;
         let Some(every) = self.sample else { return Ok(()) };
         refuse(every.is_zero(), top("sample"), "must be longer than zero")?;
         let points = self.duration.as_nanos() / every.as_nanos();
         let points = points.saturating_mul(self.flows.len() as u64);
-        refuse(points > MOST_SAMPLES, top("sample"), "more than ten million points: longer")
+        refuse(points > MAX_CURVE_SAMPLES, top("sample"), "more than ten million points: longer")
     }
 
     fn check_nodes(&self) -> Checked {
@@ -226,14 +226,14 @@ fn check_tcp(tcp: &TcpSpec, at: &dyn Fn(&str) -> String) -> Checked {
     let (mss, header) = (tcp.mss.get(), tcp.header.get());
     refuse(mss == 0, || at("mss"), "a segment has at least a byte")?;
     refuse(header == 0, || at("header"), "a packet has a header")?;
-    let fits = mss.saturating_add(header) <= MOST_BYTES;
+    let fits = mss.saturating_add(header) <= MAX_PACKET_BYTES;
     refuse(!fits, || at("mss"), "with its header a packet has at most 65535 bytes")?;
     refuse(
         tcp.bytes == Some(ByteCount::ZERO),
         || at("bytes"),
         "at least a byte, or none for ever",
     )?;
-    let every = (1..=MOST_TRAIN).contains(&tcp.ack_every);
+    let every = (1..=MAX_TRAIN_PACKETS).contains(&tcp.ack_every);
     refuse(!every, || at("ack_every"), "must be from 1 to 64 segments")?;
     let initial = (1..=1 << 20).contains(&tcp.initial_window);
     refuse(!initial, || at("initial_window"), "must be from 1 to 1048576 segments")?;
@@ -248,7 +248,7 @@ fn check_short(short: &ShortSpec, at: &dyn Fn(&str) -> String) -> Checked {
     refuse(short.count == 0, || at("count"), "at least one connection")?;
     match short.arrivals {
         Arrivals::Concurrent(n) => {
-            let open = (1..=MOST_OPEN).contains(&n);
+            let open = (1..=MAX_OPEN_CONNECTIONS).contains(&n);
             refuse(!open, || at("arrivals"), "from 1 to 100000 connections at a time")
         }
         Arrivals::Poisson(rate) => {
@@ -260,7 +260,7 @@ fn check_short(short: &ShortSpec, at: &dyn Fn(&str) -> String) -> Checked {
 
 fn check_engine(engine: &EngineSpec, at: &dyn Fn(&str) -> String) -> Checked {
     check_cc(&engine.cc, at)?;
-    let mtu = (512..=MOST_BYTES).contains(&engine.mtu.get());
+    let mtu = (512..=MAX_PACKET_BYTES).contains(&engine.mtu.get());
     refuse(!mtu, || at("mtu"), "must be from 512 to 65535 bytes")?;
     refuse(
         engine.bytes == Some(ByteCount::ZERO),

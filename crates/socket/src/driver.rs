@@ -22,7 +22,7 @@ const EMPTY_TURNS: u32 = 8;
 /// How little.
 const BREATH: Duration = Duration::from_micros(50);
 /// The longest sleep: nothing depends on it.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Runs until nobody has anything of the port, and what was closed has lingered.
 pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: Sleeper) {
@@ -98,7 +98,7 @@ impl Driver {
     fn deadline(&self, engine: Option<Time>) -> Time {
         let now = clock::now();
         let breath = if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + BREATH };
-        engine.unwrap_or(Time::MAX).max(breath).min(now + LONGEST)
+        engine.unwrap_or(Time::MAX).max(breath).min(now + MAX_SLEEP)
     }
 
     /// Sends what may leave now; true when there may be more.

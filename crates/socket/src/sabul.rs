@@ -52,9 +52,9 @@ pub type Trust = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 /// The sizes of datagrams that may be offered, in bytes of UDP payload.
 pub const MTUS: std::ops::RangeInclusive<u64> = 1_200..=8_972;
 /// The least buffer: some hundred datagrams.
-pub const LEAST_BUFFER: ByteCount = ByteCount(256 << 10);
+pub const MIN_BUFFER: ByteCount = ByteCount(256 << 10);
 /// The largest.
-pub const MOST_BUFFER: ByteCount = ByteCount(4 << 30);
+pub const MAX_BUFFER: ByteCount = ByteCount(4 << 30);
 
 /// What an end offers.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl Options {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let buffer = (LEAST_BUFFER..=MOST_BUFFER).contains(&self.buffer);
+        let buffer = (MIN_BUFFER..=MAX_BUFFER).contains(&self.buffer);
         if buffer && MTUS.contains(&self.mtu.get()) && self.rate > DataRate::ZERO {
             return Ok(());
         }

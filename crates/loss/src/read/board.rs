@@ -8,7 +8,7 @@ use crate::Signature;
 /// Packets in a block.
 const BLOCK: u64 = 4096;
 /// Most blocks: 131 million packets if they are dense, 100 MB.
-const MOST_BLOCKS: usize = 1 << 15;
+const MAX_BLOCKS: usize = 1 << 15;
 
 /// Bits of 4096 packets.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub(super) struct Board {
 impl Board {
     /// Notes a fate of packets `first` to `last`.
     pub(super) fn note(&mut self, first: u64, last: u64, fate: Fate) -> Result<(), ReadError> {
-        if last < first || last - first > BLOCK * MOST_BLOCKS as u64 {
+        if last < first || last - first > BLOCK * MAX_BLOCKS as u64 {
             return Err(ReadError::Qlog(format!("packets {first} to {last} are no range")));
         }
         if fate != Fate::Sent {
@@ -55,7 +55,7 @@ impl Board {
     }
 
     fn mark(&mut self, number: u64, fate: Fate) -> Result<(), ReadError> {
-        let full = self.blocks.len() >= MOST_BLOCKS;
+        let full = self.blocks.len() >= MAX_BLOCKS;
         let block = match self.blocks.entry(number / BLOCK) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(_) if full => {

@@ -15,7 +15,7 @@ use crate::Signature;
 const BUFFER: usize = 1 << 18;
 const LARGEST_BLOCK: usize = 1 << 24;
 /// Most interfaces of a pcapng.
-const MOST_INTERFACES: usize = 1024;
+const MAX_INTERFACES: usize = 1024;
 
 pub(super) struct Capture<'a> {
     blocks: Box<dyn PcapReaderIterator + Send + 'a>,
@@ -138,7 +138,7 @@ fn packet<'b>(
             return None;
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-            if links.len() < MOST_INTERFACES {
+            if links.len() < MAX_INTERFACES {
                 links.push(interface.linktype);
             }
             return None;

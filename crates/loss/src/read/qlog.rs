@@ -19,7 +19,7 @@ use super::{Fed, Found, ReadError, read_line};
 use crate::Signature;
 
 /// Longest record of a log in records.
-const LONGEST: usize = 4 << 20;
+const MAX_RECORD_BYTES: usize = 4 << 20;
 /// Record separator of JSON-SEQ.
 const SEPARATOR: u8 = 0x1e;
 
@@ -61,7 +61,7 @@ fn is_line_by_line(start: &[u8]) -> bool {
 
 fn records(mut file: impl BufRead, separator: u8, log: &mut Log) -> Result<u64, ReadError> {
     let (mut text, mut number, mut events) = (Vec::new(), 0, 0);
-    while read_line(&mut file, separator, LONGEST, &mut text)
+    while read_line(&mut file, separator, MAX_RECORD_BYTES, &mut text)
         .map_err(|error| ReadError::Qlog(format!("record {}: {error}", number + 1)))?
     {
         if text.trim_ascii().is_empty() {

@@ -7,7 +7,7 @@ use crate::Labelled;
 
 /// Longest line: the run lengths of a window that lost every other packet are longer than
 /// anything that is of use.
-const LONGEST: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 pub(super) struct Records<R> {
     file: R,
@@ -28,7 +28,7 @@ impl<R: BufRead> Iterator for Records<R> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.done {
             self.line += 1;
-            match read_line(&mut self.file, b'\n', LONGEST, &mut self.text) {
+            match read_line(&mut self.file, b'\n', MAX_LINE_BYTES, &mut self.text) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {

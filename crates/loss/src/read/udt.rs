@@ -16,7 +16,7 @@ const HEADER: usize = 16;
 /// Type of a loss report among control packets.
 const NAK: u16 = 3;
 /// Most flows that are followed; others are counted and left out.
-const MOST_FLOWS: usize = 64;
+const MAX_FLOWS: usize = 64;
 /// Packets a report may come late.
 const HELD: usize = 1 << 18;
 /// A greater step between numbers is no loss but something else.
@@ -32,7 +32,7 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 pub(super) struct Flows {
     flows: HashMap<Ends, Flow>,
     order: Vec<Ends>,
-    /// Flows beyond [`MOST_FLOWS`]' packets.
+    /// Flows beyond [`MAX_FLOWS`]' packets.
     pub(super) left_out: u64,
     window: usize,
 }
@@ -74,7 +74,7 @@ impl Flows {
 
     fn data(&mut self, ends: Ends, number: u32, out: &mut VecDeque<(String, Signature)>) {
         if !self.flows.contains_key(&ends) {
-            if self.flows.len() >= MOST_FLOWS {
+            if self.flows.len() >= MAX_FLOWS {
                 self.left_out += 1;
                 return;
             }

@@ -11,7 +11,7 @@ use crate::own::{LnDensities, Opinion, normalised, with_background};
 use crate::{Basis, Cause, OwnModel};
 
 /// Windows of each family that are used here.
-const MOST_WINDOWS: usize = 500;
+const MAX_CALIBRATION_WINDOWS: usize = 500;
 /// Share of a cause's own windows that may lie below its floor.
 const BELOW_FLOOR: f64 = 0.002;
 /// The same for the processor: what is not quite like it is not called it.
@@ -76,7 +76,7 @@ fn judge<'a>(own: &OwnModel, samples: &[&'a Sample]) -> Vec<Judged<'a>> {
     }
     let mut judged = Vec::new();
     for ((cause, name), samples) in families {
-        let step = samples.len().div_ceil(MOST_WINDOWS);
+        let step = samples.len().div_ceil(MAX_CALIBRATION_WINDOWS);
         let used: Vec<&Sample> = samples.into_iter().step_by(step).collect();
         let weight = 1.0 / (per_cause[&cause] * used.len()) as f64;
         for sample in used {

@@ -6,7 +6,7 @@ use packtrain_units::Rng;
 use crate::gaussian::{Mixture, Part, ln_sum};
 
 /// Sizes that are tried.
-const MOST_PARTS: usize = 4;
+const MAX_PARTS: usize = 4;
 /// Passes of a fit.
 const PASSES: usize = 40;
 /// Added to every variance (features are scaled to 1): discrete features and small families must
@@ -20,7 +20,7 @@ pub(super) fn fit(rows: &[Vec<f64>], rng: &mut Rng) -> Option<Mixture> {
     let features = rows.first()?.len();
     let whole = spread(rows, features);
     let mut best: Option<(f64, Mixture)> = None;
-    for parts in 1..=MOST_PARTS {
+    for parts in 1..=MAX_PARTS {
         let numbers = (parts * (1 + features + features * (features + 1) / 2)) as f64;
         if parts > 1 && rows.len() < 12 * parts {
             break;

@@ -12,7 +12,7 @@ use crate::paper::{
 use crate::train::TrainError;
 
 /// The paper's data end here.
-const MOST_LOSS: f64 = 0.05;
+const MAX_LOSS_RATE: f64 = 0.05;
 /// Bins of loss rates whose residuals are tested for normality.
 const BINS: usize = 50;
 /// A bin with fewer values is not tested.
@@ -58,7 +58,7 @@ fn complexity(
     let points: Vec<(f64, f64)> = samples
         .iter()
         .filter(|sample| sample.cause == cause)
-        .filter(|sample| (COMPLEXITY_FROM..=MOST_LOSS).contains(&sample.loss_rate))
+        .filter(|sample| (COMPLEXITY_FROM..=MAX_LOSS_RATE).contains(&sample.loss_rate))
         .map(|sample| (sample.loss_rate, sample.complexity))
         .collect();
     let Some(Curve { mean, deviation, r_squared }) = curve::fit(&points, terms) else {
@@ -67,7 +67,7 @@ fn complexity(
     let deviation = deviation.max(LEAST_DEVIATION);
     let mut bins = vec![Vec::new(); BINS];
     for (p, value) in &points {
-        let bin = ((p / MOST_LOSS * BINS as f64) as usize).min(BINS - 1);
+        let bin = ((p / MAX_LOSS_RATE * BINS as f64) as usize).min(BINS - 1);
         bins[bin].push(value - mean.at(*p));
     }
     let mut say = |what: &str, value| fit.insert(format!("paper {cause} complexity {what}"), value);

@@ -5,7 +5,7 @@ use packtrain_units::{DataRate, Duration};
 
 use crate::codec::message::{Host, parse_host, write_host};
 use crate::codec::varint::{Reader, put};
-use crate::sabul::{MOST_RANGES, Message, State};
+use crate::sabul::{MAX_STATE_RANGES, Message, State};
 
 const STATE: u8 = 1;
 const BUFFER: u8 = 2;
@@ -17,7 +17,7 @@ const REQUESTED: u8 = 4;
 const END: u8 = 8;
 
 /// The longest message, in bytes: its ranges at their longest, and what is beside them.
-const LONGEST: usize = MOST_RANGES * 16 + 256;
+const MAX_MESSAGE_BYTES: usize = MAX_STATE_RANGES * 16 + 256;
 /// Bytes of the length before each.
 const HEAD: usize = 4;
 
@@ -62,7 +62,7 @@ impl Stream {
 /// A message is one byte at least.
 fn length_of(length: [u8; HEAD]) -> Result<usize, Senseless> {
     let length = u32::from_be_bytes(length) as usize;
-    if (1..=LONGEST).contains(&length) { Ok(length) } else { Err(Senseless) }
+    if (1..=MAX_MESSAGE_BYTES).contains(&length) { Ok(length) } else { Err(Senseless) }
 }
 
 /// The bytes of a message, its length before it.
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn lengths_beyond_any_message_are_refused() {
-        for head in [[0; 4], [0xff; 4], ((LONGEST + 1) as u32).to_be_bytes()] {
+        for head in [[0; 4], [0xff; 4], ((MAX_MESSAGE_BYTES + 1) as u32).to_be_bytes()] {
             assert_eq!(Stream::default().take(&head, |_, _| panic!()), Err(Senseless));
         }
     }

@@ -12,7 +12,7 @@ use crate::path::Path;
 /// Tail probes without an answer after which a lane carries no data while another can.
 const DEAD_PROBES: u32 = 3;
 /// The longest gap between two tail probes.
-const LONGEST_GAP: Duration = Duration::from_secs(1);
+const MAX_TAIL_PROBE_GAP: Duration = Duration::from_secs(1);
 
 /// The state of one lane at one end.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Lane {
         if self.ledger.is_settled() || !self.is_open() {
             return None;
         }
-        let gap = (overdue * (1 << self.probes.min(10))).min(LONGEST_GAP.max(overdue));
+        let gap = (overdue * (1 << self.probes.min(10))).min(MAX_TAIL_PROBE_GAP.max(overdue));
         Some(self.active_at + gap)
     }
 

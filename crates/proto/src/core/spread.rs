@@ -13,7 +13,7 @@ use crate::dispersion::{Run, Spread};
 /// 5 Gbit/s spreads over several of a host's ticks.
 const BURST: (u64, u64) = (32, 512);
 /// So many bursts that told nothing are enough.
-const MOST_BURSTS: u32 = 64;
+const MAX_UNTOLD_BURSTS: u32 = 64;
 /// A capacity older than this is measured again,
 const STALE: Duration = Duration::from_secs(10);
 /// by a burst now and then, in packets.
@@ -87,7 +87,7 @@ impl Bursts {
 
     fn begin(&mut self, now: Time, index: u64, packets: u64, capacity: &Capacity) {
         let known = capacity.measured_at.is_some_and(|at| now.since(at) < STALE);
-        if known || self.tried >= MOST_BURSTS {
+        if known || self.tried >= MAX_UNTOLD_BURSTS {
             return;
         }
         self.left = self.length.saturating_sub(packets);
@@ -237,7 +237,7 @@ mod tests {
             bursts.on_sent(Time::ZERO, i * 16, 16, true, &capacity);
             begun += u32::from(bursts.at_once());
         }
-        assert_eq!(begun, MOST_BURSTS);
+        assert_eq!(begun, MAX_UNTOLD_BURSTS);
         assert_eq!(capacity.estimate(), None);
     }
 

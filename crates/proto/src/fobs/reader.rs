@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_millis(15);
 /// The sender asks for everything, and tells its round trip, this often at least and at most.
 const ASK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Most ranges of losses told at once.
-const MOST_RANGES: usize = 4_096;
+const MAX_LOSS_RANGES: usize = 4_096;
 
 /// What the sender knows beside its units under way.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Reader {
         let mut lost = Vec::new();
         for (first, end) in bitmap.missing() {
             let (mut at, end) = (first.max(sender.acked()), end.min(limit));
-            while at < end && lost.len() < MOST_RANGES {
+            while at < end && lost.len() < MAX_LOSS_RANGES {
                 // Not those that are young, nor those that wait to leave again.
                 let young = self.young.first_in(at, end).unwrap_or(end);
                 let owed = sender.first_owed(at, end).unwrap_or(end);

@@ -14,14 +14,14 @@ const TIMES: usize = 3;
 /// When nothing arrives all is told again, at first after this or a round trip, then ever more
 /// seldom: the last bitmap may be lost. So often while something is missing, and otherwise.
 const REPEAT: Duration = Duration::from_millis(20);
-const MOST_REPEATS: (u32, u32) = (16, 6);
-const MOST_DOUBLINGS: u32 = 5;
+const MAX_REPEATS: (u32, u32) = (16, 6);
+const MAX_REPEAT_DOUBLINGS: u32 = 5;
 /// Most pieces of one acknowledgement.
-const MOST_PIECES: usize = 64;
+const MAX_ACK_PIECES: usize = 64;
 /// Room below this share of the most ever seen is low.
 const LOW_ROOM: u64 = 4;
 /// A round trip longer than this is not believed.
-const LONGEST_RTT: Duration = Duration::from_secs(10);
+const MAX_RTT: Duration = Duration::from_secs(10);
 
 /// The receiving end of a flow.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl Receiver {
     /// The sender wants everything told; this is its round trip.
     pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) {
         if !rtt.is_zero() {
-            self.rtt = Some(rtt.min(LONGEST_RTT));
+            self.rtt = Some(rtt.min(MAX_RTT));
         }
         self.news.get_or_insert(now);
         self.asked = true;
@@ -171,8 +171,8 @@ impl Receiver {
         if self.news.is_some() {
             return Some(self.told_at + (rtt / 8).clamp(INTERVAL.0, INTERVAL.1));
         }
-        let most = if self.missing.is_empty() { MOST_REPEATS.1 } else { MOST_REPEATS.0 };
-        let wait = rtt.max(REPEAT) * (1 << self.repeats.min(MOST_DOUBLINGS));
+        let most = if self.missing.is_empty() { MAX_REPEATS.1 } else { MAX_REPEATS.0 };
+        let wait = rtt.max(REPEAT) * (1 << self.repeats.min(MAX_REPEAT_DOUBLINGS));
         (self.top > 0 && self.repeats < most).then(|| self.told_at + wait)
     }
 
@@ -192,7 +192,7 @@ impl Receiver {
         let from = if std::mem::take(&mut self.asked) || quiet { self.next } else { oldest };
         (self.told_at, self.told_room) = (now, self.room);
         let mut at = from.max(self.next);
-        while at < self.top && self.pieces.len() < MOST_PIECES {
+        while at < self.top && self.pieces.len() < MAX_ACK_PIECES {
             let end = self.top.min(at + PIECE);
             self.pieces.push_back((at, end));
             at = end;

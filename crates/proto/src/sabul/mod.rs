@@ -24,7 +24,7 @@ mod receiver;
 mod sender;
 
 pub(crate) use message::{Message, State};
-pub(crate) use receiver::{MOST_RANGES, Receiver};
+pub(crate) use receiver::{MAX_STATE_RANGES, Receiver};
 pub(crate) use sender::{Sender, SenderConfig, signals};
 
 #[cfg(test)]

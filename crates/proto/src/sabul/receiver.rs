@@ -15,7 +15,7 @@ const EVERY_AT_END: Duration = Duration::from_millis(20);
 /// When nothing came for this long what is missing at the end of a buffer is lost.
 const QUIET: Duration = Duration::from_millis(20);
 /// Most ranges in one state.
-pub(crate) const MOST_RANGES: usize = 4_096;
+pub(crate) const MAX_STATE_RANGES: usize = 4_096;
 /// Room below this share of the most ever seen is low.
 const LOW_ROOM: u64 = 4;
 
@@ -170,11 +170,11 @@ impl Receiver {
     /// The gaps just seen, without what came since.
     fn jump(&mut self, now: Time) -> State {
         let mut lost = Vec::new();
-        while lost.len() < MOST_RANGES
+        while lost.len() < MAX_STATE_RANGES
             && let Some((first, end)) = self.gaps.pop_front()
         {
             for run in self.missing.runs(first.max(self.next), end) {
-                if lost.len() == MOST_RANGES {
+                if lost.len() == MAX_STATE_RANGES {
                     // The rest of a gap that fell apart waits for the next message.
                     self.gaps.push_front((run.0, end));
                     break;
@@ -190,8 +190,8 @@ impl Receiver {
         (self.since, self.told_at, self.news) = (0, now, false);
         self.told_room = self.room;
         let mut lost: Vec<(u64, u64)> =
-            self.missing.runs(self.next, self.above).take(MOST_RANGES + 1).collect();
-        let rest = if lost.len() > MOST_RANGES { lost.pop() } else { None };
+            self.missing.runs(self.next, self.above).take(MAX_STATE_RANGES + 1).collect();
+        let rest = if lost.len() > MAX_STATE_RANGES { lost.pop() } else { None };
         let whole = Some(rest.map_or(self.above, |(first, _)| first));
         let end = self.is_end();
         if end {

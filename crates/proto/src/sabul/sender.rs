@@ -14,7 +14,7 @@ use crate::udt::{Flight, HostNews, Leave, Pace};
 use self::state::{Delivery, Trip};
 
 /// Messages kept for an owner that does not ask for them.
-const MOST_MESSAGES: usize = 1_024;
+const MAX_PENDING_MESSAGES: usize = 1_024;
 /// How often the receiver is told where a sender waits for its window.
 const TELL_WINDOW: Duration = Duration::from_millis(100);
 
@@ -261,7 +261,7 @@ impl Sender {
     }
 
     fn say(&mut self, message: Message) {
-        if self.messages.len() < MOST_MESSAGES {
+        if self.messages.len() < MAX_PENDING_MESSAGES {
             self.messages.push_back(message);
         }
     }

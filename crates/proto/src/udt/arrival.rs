@@ -17,7 +17,7 @@ const INTERVALS: usize = 16;
 /// A group ends after this: trains begin every 250 us where packets are faster.
 const GROUP_SPAN: Duration = Duration::from_micros(500);
 /// A longer pause ends a group, unless that is but the first of a train's packets.
-const LONG_PAUSE: Duration = Duration::from_millis(1);
+const GROUP_END_PAUSE: Duration = Duration::from_millis(1);
 /// A burst lasts at least so long: ticks of hosts and threads are shorter.
 const LEAST_BURST: Duration = Duration::from_micros(250);
 /// Groups looked at: at least so many,
@@ -25,7 +25,7 @@ const GROUPS: usize = 16;
 /// and as many more as came in this time,
 const GROUPS_SPAN: Duration = Duration::from_millis(10);
 /// up to so many.
-const MOST_GROUPS: usize = 64;
+const MAX_GROUPS: usize = 64;
 /// So many lone packets in turn end the suspicion that the host joins packets.
 const FORGET: u32 = 64;
 
@@ -40,7 +40,7 @@ pub(crate) struct Arrival {
     joins: u32,
     last: Option<Time>,
     intervals: Ring<INTERVALS>,
-    groups: Ring<MOST_GROUPS>,
+    groups: Ring<MAX_GROUPS>,
     group: (u64, Duration),
     /// Packets behind the first one since the last long pause.
     burst: (u64, Duration),
@@ -83,7 +83,7 @@ impl Arrival {
             self.note_burst(packets, span);
         }
         // A long pause ends the group before it, unless that is but the first of a train's packets.
-        if span >= LONG_PAUSE && self.group.1 >= GROUP_SPAN / 4 {
+        if span >= GROUP_END_PAUSE && self.group.1 >= GROUP_SPAN / 4 {
             self.groups.push(self.group.0, self.group.1);
             self.group = (0, Duration::ZERO);
         }
@@ -99,7 +99,7 @@ impl Arrival {
     /// paper's filter needs 16 intervals of that; groups need 8 ms of it, and a loss before that
     /// would leave no rate to go on with.
     fn note_burst(&mut self, packets: u64, span: Duration) {
-        if span >= LONG_PAUSE {
+        if span >= GROUP_END_PAUSE {
             self.burst = (0, Duration::ZERO);
             return;
         }

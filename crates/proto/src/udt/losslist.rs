@@ -15,7 +15,7 @@ use super::unitset::UnitSet;
 /// A loss is reported again k round trips after its last report, k from 2 (section III.E).
 const FIRST_K: u64 = 2;
 /// k grows by one a report up to here.
-const MOST_K: u64 = 17;
+const MAX_K: u64 = 17;
 /// So few ranges are not worth sweeping.
 const SWEEP: usize = 64;
 
@@ -40,7 +40,7 @@ struct Reported {
 impl LossList {
     pub(crate) fn new(variant: Variant, window: u64) -> Self {
         let every_round = variant == Variant::Ns2;
-        let count = if every_round { 1 } else { (MOST_K - FIRST_K + 1) as usize };
+        let count = if every_round { 1 } else { (MAX_K - FIRST_K + 1) as usize };
         Self {
             missing: UnitSet::new(window),
             queues: vec![VecDeque::new(); count],

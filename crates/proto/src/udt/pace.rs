@@ -5,7 +5,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 /// How far a sender that woke late may catch up.
 const CATCH_UP: Duration = Duration::from_millis(1);
 /// The longest wait for one train, at rates next to nothing.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_TRAIN_WAIT: Duration = Duration::from_secs(1);
 
 /// The pace. Times are nominal: a sender that wakes late sends the next train by the time that
 /// was meant, not by when it woke; a sender that had nothing to send, or might not, saves nothing.
@@ -49,7 +49,7 @@ impl Pace {
         };
         let bps = u128::from(rate.as_bps().max(1));
         let ps = u128::from(bytes.get()) * 8 * 1_000_000_000_000 / bps;
-        let ps = ps.min(u128::from(LONGEST.as_nanos()) * 1_000) as u64;
+        let ps = ps.min(u128::from(MAX_TRAIN_WAIT.as_nanos()) * 1_000) as u64;
         // The nominal time is `next` less `early`.
         let (ns, over) = match ps.checked_sub(self.early) {
             Some(rest) => (rest.div_ceil(1_000), rest.div_ceil(1_000) * 1_000 - rest),

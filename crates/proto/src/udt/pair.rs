@@ -17,9 +17,9 @@ pub(crate) const PAIR_EVERY: u64 = 16;
 /// N2: samples looked at.
 const SAMPLES: usize = 16;
 /// Runs are believed once there are so many of them.
-const ENOUGH: usize = 3;
+const MIN_RUNS: usize = 3;
 /// A run is cut here, so that a sender that never pauses gives samples.
-const LONGEST: u64 = 512;
+const MAX_RUN_PACKETS: u64 = 512;
 /// So many pairs without a run make runs old.
 const STALE: u32 = 1_024;
 /// Pairs of lone packets this far apart are believed of a sender of trains.
@@ -102,7 +102,7 @@ impl PacketPair {
                 self.run.push(packets, span);
                 self.length += packets;
             }
-            if self.length >= LONGEST || self.run.is_full() {
+            if self.length >= MAX_RUN_PACKETS || self.run.is_full() {
                 self.end_run();
             }
         }
@@ -110,7 +110,7 @@ impl PacketPair {
 
     /// NB, if it can be told.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
-        if self.runs.count >= ENOUGH {
+        if self.runs.count >= MIN_RUNS {
             return self.runs.median();
         }
         // Of a sender of trains pairs are believed only if most of them are far apart: on a fast
@@ -119,7 +119,7 @@ impl PacketPair {
         let pairs = self.pairs.median().filter(|rate| !self.trains || *rate <= fastest);
         // On a path faster than any run can show, the bound is far better than nothing: the
         // sender asks how much is free, to the next power of ten.
-        pairs.or_else(|| self.bounds.median().filter(|_| self.bounds.count >= ENOUGH))
+        pairs.or_else(|| self.bounds.median().filter(|_| self.bounds.count >= MIN_RUNS))
     }
 
     fn end_run(&mut self) {

@@ -17,7 +17,7 @@ use crate::stats::FlowStats;
 use self::acks::{Acks, RTT_GUESS};
 
 /// Most ranges of one NAK: what a datagram of UDT4 holds, twice 4 bytes each, is 182.
-const MOST_RANGES: usize = 128;
+const MAX_NAK_RANGES: usize = 128;
 /// UDT4 sends a light ACK every so many units.
 const LIGHT_EVERY: u64 = 64;
 /// Full ACKs before their time leave no more often than every so many units.
@@ -27,7 +27,7 @@ const DOUBT: f64 = 0.85;
 /// Room below this share of the most ever seen is low.
 const LOW_ROOM: u64 = 4;
 /// A round trip longer than this is not believed: timers depend on it.
-const LONGEST_RTT: Duration = Duration::from_secs(10);
+const MAX_RTT: Duration = Duration::from_secs(10);
 
 /// How a receiver is to be.
 #[derive(Clone, Copy, Debug)]
@@ -266,11 +266,11 @@ impl Receiver {
     /// As many losses as a message may have, those that came meanwhile left out.
     fn next_nak(&mut self) -> Option<Message> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
-        while ranges.len() < MOST_RANGES
+        while ranges.len() < MAX_NAK_RANGES
             && let Some((first, end)) = self.naks.pop_front()
         {
             for run in self.losses.runs(first, end) {
-                if ranges.len() == MOST_RANGES {
+                if ranges.len() == MAX_NAK_RANGES {
                     // The rest of a range that fell apart waits for the next message.
                     self.naks.push_front((run.0, end));
                     break;
@@ -432,7 +432,7 @@ impl Rtt {
     }
 
     fn sample(&mut self, sample: Duration) {
-        let sample = sample.clamp(Duration::from_micros(1), LONGEST_RTT);
+        let sample = sample.clamp(Duration::from_micros(1), MAX_RTT);
         match self.smoothed {
             None => (self.smoothed, self.variation) = (Some(sample), sample / 2),
             Some(smoothed) => {

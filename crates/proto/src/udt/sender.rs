@@ -39,7 +39,7 @@ const PROBE_SPAN: Duration = Duration::from_millis(1);
 /// While the capacity is known, a run is no shorter than this.
 const PROBE_KNOWN: u32 = 128;
 /// Messages kept for an owner that does not ask for them.
-const MOST_MESSAGES: usize = 1_024;
+const MAX_PENDING_MESSAGES: usize = 1_024;
 
 /// The signals that this feedback provides.
 pub(crate) fn signals(variant: Variant) -> Signals {
@@ -366,7 +366,7 @@ impl Sender {
     }
 
     fn say(&mut self, message: Message) {
-        if self.messages.len() < MOST_MESSAGES {
+        if self.messages.len() < MAX_PENDING_MESSAGES {
             self.messages.push_back(message);
         }
     }

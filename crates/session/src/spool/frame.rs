@@ -16,7 +16,7 @@ pub const FRAME_HEAD: usize = 16;
 /// The longest refusal: an answer's head and text.
 const REFUSAL_MAX: u32 = 1024;
 /// The most records that one question is about.
-const MOST_ASKED: u32 = 1024;
+const MAX_ASKED_RECORDS: u32 = 1024;
 
 /// A frame's fixed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Frame {
             1 => len == RECORD as u32,
             2 | 5 => len == 0,
             3 => len <= REFUSAL_MAX && number == 0 && !last,
-            4 => (1..=MOST_ASKED).contains(&len) && !last,
+            4 => (1..=MAX_ASKED_RECORDS).contains(&len) && !last,
             _ => false,
         };
         if !fits {

@@ -9,7 +9,7 @@ use crate::ingress::before;
 use crate::train::{Body, Toward, Train};
 
 /// The longest train.
-const MOST: u32 = 64;
+const MAX_TRAIN_PACKETS: u32 = 64;
 
 /// Sends what the generator of the link crate says.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Source {
 
     /// The next train in the scenario's time.
     fn generate(&mut self) -> Option<(Pace, Count)> {
-        let (pace, count) = self.generator.next_train(MOST)?;
+        let (pace, count) = self.generator.next_train(MAX_TRAIN_PACKETS)?;
         let first = self.place.start + pace.first.since(Time::ZERO);
         Some((Pace { first, gap: pace.gap }, count))
     }

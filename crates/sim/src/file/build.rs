@@ -209,8 +209,8 @@ fn read_flows(
             }
             flows.push(flow);
         }
-        if flows.len() > flow::MOST_FLOWS {
-            return Err(item.error(format!("more than {} flows", flow::MOST_FLOWS)));
+        if flows.len() > flow::MAX_FLOWS {
+            return Err(item.error(format!("more than {} flows", flow::MAX_FLOWS)));
         }
     }
     Ok(flows)

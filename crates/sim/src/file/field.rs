@@ -233,7 +233,7 @@ impl<'a> Field<'a> {
     pub(super) fn duration(&self) -> Read<Duration> {
         let text = self.quantity("a time", ("250ms", "s", "ms"))?;
         let span = parse_duration(text).map_err(|error| self.error(error.to_string()))?;
-        if span > LONGEST {
+        if span > MAX_SIMULATED_TIME {
             return Err(self.error("is longer than a year: write less"));
         }
         Ok(span)
@@ -329,4 +329,4 @@ impl<'a> Field<'a> {
 }
 
 /// No simulated time is longer: sums of a few never reach the end of the clock.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
+const MAX_SIMULATED_TIME: Duration = Duration::from_secs(366 * 24 * 3_600);

@@ -11,7 +11,7 @@ use crate::spec::{
 };
 
 /// The most flows of a scenario.
-pub(super) const MOST_FLOWS: usize = 100_000;
+pub(super) const MAX_FLOWS: usize = 100_000;
 
 /// IPv4 and UDP headers, which the links charge besides an engine's datagram.
 const UDP_HEADERS: u64 = 28;
@@ -127,7 +127,7 @@ pub(super) fn read<'a>(
     if let Some(via) = via.filter(|_| !matches!(kind, FlowKind::Tcp(_))) {
         return Err(via.error("depots join connections of kind \"tcp\": take it out"));
     }
-    let count = fields.or("count", 1, |field| field.integer(1, MOST_FLOWS as u64))?;
+    let count = fields.or("count", 1, |field| field.integer(1, MAX_FLOWS as u64))?;
     let stagger = fields.or("stagger", Duration::ZERO, Field::duration)?;
     let (start, stop) = span(&fields, duration, stagger, count)?;
     fields.done()?;

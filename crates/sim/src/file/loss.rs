@@ -6,7 +6,7 @@ use super::error::FileError;
 use super::field::Field;
 
 /// A trace is no longer.
-const LONGEST_TRACE: usize = 16 << 20;
+const MAX_TRACE_BYTES: usize = 16 << 20;
 
 /// Reads a loss model.
 pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
@@ -26,7 +26,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
             loss_good: fields.or("loss_good", 0.0, Field::probability)?,
             loss_bad: fields.or("loss_bad", 1.0, Field::probability)?,
         },
-        4 => periodic(fields.need("every", "1000")?.integer(2, LONGEST_TRACE as u64)? as usize),
+        4 => periodic(fields.need("every", "1000")?.integer(2, MAX_TRACE_BYTES as u64)? as usize),
         _ => {
             let fates = match (fields.get("lost"), fields.get("file")) {
                 (Some(lost), None) => trace(&lost, lost.text("ones and zeros in quotes")?)?,
@@ -65,7 +65,7 @@ fn periodic(every: usize) -> LossConfig {
 
 /// Ones for lost, zeros for not; blanks do not count.
 fn trace(field: &Field<'_>, text: &str) -> Result<Vec<bool>, FileError> {
-    if text.len() > LONGEST_TRACE {
+    if text.len() > MAX_TRACE_BYTES {
         return Err(field.error("the trace has more than 16 MiB: shorten it"));
     }
     let mut fates = Vec::new();

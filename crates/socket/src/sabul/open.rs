@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use super::{Agreed, Error, LEAST_BUFFER, MOST_BUFFER, MTUS, Options};
+use super::{Agreed, Error, MAX_BUFFER, MIN_BUFFER, MTUS, Options};
 
 const HELLO: usize = 68;
 const MAGIC: [u8; 5] = *b"PTSB\x01";
@@ -64,7 +64,7 @@ impl Hello {
         let sane = bytes[..5] == MAGIC
             && bytes[5] <= 1
             && hello.port != 0
-            && (LEAST_BUFFER..=MOST_BUFFER).contains(&hello.buffer)
+            && (MIN_BUFFER..=MAX_BUFFER).contains(&hello.buffer)
             && hello.rate > DataRate::ZERO
             && MTUS.contains(&hello.mtu.get());
         sane.then_some(hello)

@@ -17,10 +17,10 @@ const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
 /// Connections tried at a time.
 const ABREAST: usize = 6;
-/// No end of a connection takes longer unless it hangs, looks `LOOK` apart. A stock receiver that
+/// No end of a connection takes longer unless it hangs, looks `POLL_INTERVAL` apart. A stock receiver that
 /// was not told of the end takes 47 s: that is to count as a failure.
-const PATIENCE: u32 = 400;
-const LOOK: Duration = Duration::from_millis(100);
+const MAX_POLLS: u32 = 400;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// So that who is called is there before it is called; who calls tries again, but late.
 const START: Duration = Duration::from_millis(60);
 
@@ -49,18 +49,18 @@ fn start(line: &str) -> Child {
 
 /// Waits for its end; gives what it said.
 fn finish(mut child: Child) -> String {
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_POLLS {
         if child.try_wait().expect("a child").is_some() {
             let mut text = String::new();
             let mut out = child.stdout.take().expect("a pipe");
             out.read_to_string(&mut text).expect("text");
             return text.trim().to_owned();
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let _ = child.kill();
     let _ = child.wait();
-    format!("hung, and was killed after {} s", (LOOK * PATIENCE).as_secs())
+    format!("hung, and was killed after {} s", (POLL_INTERVAL * MAX_POLLS).as_secs())
 }
 
 /// Goes through the connections of a path; writes a line for each.
@@ -113,7 +113,9 @@ fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
     });
     let mut agent = TcpStream::connect((FAR, PORT)).map_err(|e| format!("no agent: {e}"))?;
     // The agent ends what hangs, and says so: this is for an agent that does not.
-    agent.set_read_timeout(Some(LOOK * PATIENCE * 3)).map_err(|e| format!("no agent: {e}"))?;
+    agent
+        .set_read_timeout(Some(POLL_INTERVAL * MAX_POLLS * 3))
+        .map_err(|e| format!("no agent: {e}"))?;
     writeln!(agent, "{stock}").map_err(|e| format!("no agent: {e}"))?;
     let mut far = BufReader::new(agent);
     let mut line = String::new();

@@ -15,7 +15,7 @@ use crate::message::Message;
 /// Bytes that an entry may take besides its path and target.
 const ENTRY_BYTES: usize = 64;
 /// A segment is sent when it is this large.
-const ENOUGH_BYTES: usize = MAX_SEGMENT_BYTES / 4;
+const SEGMENT_TARGET_BYTES: usize = MAX_SEGMENT_BYTES / 4;
 
 /// Entries that wait to be sent and segments that wait to be answered.
 #[derive(Debug, Default)]
@@ -56,7 +56,9 @@ impl Segments {
 
     /// Entries were added: sends full segments, and the very first one at once.
     pub(super) fn on_entries(&mut self, now: Time, out: &mut VecDeque<SourceAction>) {
-        while self.pending.len() >= MAX_SEGMENT_ENTRIES || self.pending_bytes >= ENOUGH_BYTES {
+        while self.pending.len() >= MAX_SEGMENT_ENTRIES
+            || self.pending_bytes >= SEGMENT_TARGET_BYTES
+        {
             self.flush(out);
         }
         if self.sent == 0 {

@@ -11,7 +11,7 @@ use crate::wire::{Ack, AckDetail, Control, HEADER_BYTES, Packet, Rates};
 pub(super) type Waiting = Message;
 
 /// The largest batch of several datagrams: what an IP packet holds beside its headers and UDP's.
-const MOST_BYTES: usize = 65_535 - 48;
+const MAX_BATCH_BYTES: usize = 65_535 - 48;
 
 /// The least room that is ever told. The stock library says no less either, since a sender that
 /// was told 0 would wait for a word that only its data can bring about.
@@ -19,7 +19,7 @@ const LEAST_ROOM: u64 = 2;
 
 /// The highest rate that is told, in packets a second: the stock library's clock counts whole
 /// microseconds.
-const MOST_RATE: f64 = 1e6;
+const MAX_TOLD_PACKETS_PER_SECOND: f64 = 1e6;
 
 /// Datagrams of one size written into a buffer, the last perhaps shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Written {
 impl Written {
     /// Whether a datagram of `size` can follow.
     fn takes(&self, size: usize) -> bool {
-        let fits = self.len + size <= MOST_BYTES;
+        let fits = self.len + size <= MAX_BATCH_BYTES;
         self.len == 0 || fits && size <= self.segment && self.len.is_multiple_of(self.segment)
     }
 
@@ -265,8 +265,9 @@ impl Link {
 }
 
 fn ack_on_wire(ack: &udt::Ack) -> Ack {
-    let rate =
-        |rate: Option<udt::PacketRate>| rate.map_or(0, |rate| rate.get().min(MOST_RATE) as u32);
+    let rate = |rate: Option<udt::PacketRate>| {
+        rate.map_or(0, |rate| rate.get().min(MAX_TOLD_PACKETS_PER_SECOND) as u32)
+    };
     let rates = Rates { arrival: rate(ack.arrival), capacity: rate(ack.capacity) };
     let micros = |span: packtrain_units::Duration| {
         u32::try_from(span.as_micros()).unwrap_or(u32::MAX).min(i32::MAX as u32)

@@ -13,11 +13,11 @@ use std::collections::VecDeque;
 use packtrain_units::{Duration, Time};
 
 /// Repeats remembered.
-const MOST: usize = 4096;
+const MAX_REMEMBERED_REPEATS: usize = 4096;
 /// Units repeated at once without a report, at most.
-const MOST_GUESSED: u64 = 64;
+const MAX_GUESSED_UNITS: u64 = 64;
 /// The wait doubles so often at most.
-const MOST_DOUBLINGS: u32 = 6;
+const MAX_WAIT_DOUBLINGS: u32 = 6;
 
 /// What was repeated, and since when the acknowledgement stands.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Stuck {
     pub(super) fn on_sent(&mut self, now: Time, first: u64, end: u64, again: bool) {
         if again {
             self.repeated = self.repeated.max(end);
-            if self.repeats.len() < MOST {
+            if self.repeats.len() < MAX_REMEMBERED_REPEATS {
                 self.repeats.push_back((first, end, now));
             }
         }
@@ -79,7 +79,7 @@ impl Stuck {
 
     /// When it is to be asked, if nothing is acknowledged until then.
     pub(super) fn due(&self, turnaround: Duration) -> Time {
-        self.since + turnaround * (1 << self.fired.min(MOST_DOUBLINGS))
+        self.since + turnaround * (1 << self.fired.min(MAX_WAIT_DOUBLINGS))
     }
 
     /// What to repeat, `next` being the first unit that was never sent.
@@ -92,7 +92,7 @@ impl Stuck {
             }
         }
         if !again.iter().any(|(first, end)| (*first..*end).contains(&self.head)) {
-            let count = (self.guess.0 * 2).clamp(1, MOST_GUESSED);
+            let count = (self.guess.0 * 2).clamp(1, MAX_GUESSED_UNITS);
             let end = next.min(self.head + count);
             self.guess = (count, end);
             again.push((self.head, end));

@@ -14,7 +14,7 @@ const HOLD: Duration = Duration::from_millis(2);
 /// A lane that brought nothing for this long is not waited for.
 const IN_USE: Duration = Duration::from_millis(5);
 /// Most runs that are held.
-const MOST_RUNS: usize = 1_024;
+const MAX_HELD_RUNS: usize = 1_024;
 
 /// What is held, and how far each lane has come.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Order {
         let run = self.held.first()?;
         let told = run.first <= top
             || now >= run.since + HOLD
-            || self.held.len() > MOST_RUNS
+            || self.held.len() > MAX_HELD_RUNS
             || self.is_passed(now, run.first);
         told.then(|| self.held.remove(0)).map(|run| (run.first, run.end))
     }

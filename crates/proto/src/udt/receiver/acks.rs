@@ -9,7 +9,7 @@ pub(crate) const SYN: Duration = Duration::from_millis(10);
 /// ACKs whose ACK2 may still come.
 const REMEMBERED: usize = 1_024;
 /// An ACK that is not answered is repeated ever more seldom; so often its interval doubles.
-const MOST_DOUBLINGS: u32 = 5;
+const MAX_INTERVAL_DOUBLINGS: u32 = 5;
 /// The round trip while nobody has measured one: where UDT starts.
 pub(crate) const RTT_GUESS: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ impl Acks {
             Some(since) => Some(self.tick(since)),
             // The same again, no sooner than two round trips after the last.
             None if !self.known => {
-                let wait = (rtt * 2).max(SYN) * (1 << self.repeats.min(MOST_DOUBLINGS));
+                let wait = (rtt * 2).max(SYN) * (1 << self.repeats.min(MAX_INTERVAL_DOUBLINGS));
                 Some(self.told_at + wait)
             }
             None => None,

@@ -20,9 +20,9 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// So many times the last unit is repeated before everything is taken for lost.
 const TAIL_PROBES: u32 = 2;
 /// Silence doubles so often at most.
-const MOST_DOUBLINGS: u32 = 6;
+const MAX_SILENCE_DOUBLINGS: u32 = 6;
 /// And lasts no longer than this.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// Since when nothing happened.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Sender {
     /// enough.
     fn patience(&self) -> Duration {
         let once = self.turnaround();
-        (once * (1 << self.quiet.fired.min(MOST_DOUBLINGS))).min(LONGEST.max(once))
+        (once * (1 << self.quiet.fired.min(MAX_SILENCE_DOUBLINGS))).min(MAX_SILENCE.max(once))
     }
 
     /// How long a unit and what is said about it may take.

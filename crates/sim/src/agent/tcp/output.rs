@@ -11,9 +11,9 @@ use crate::spec::Recovery;
 use crate::train::Train;
 
 /// The longest train.
-const MOST: u64 = 64;
+const MAX_TRAIN_PACKETS: u64 = 64;
 /// However small the rate is, it may rise before the next packet is due.
-const LONGEST_GAP: Duration = Duration::from_secs(10);
+const MAX_PACKET_GAP: Duration = Duration::from_secs(10);
 
 impl Sender {
     /// Sends what the window allows at `now`; a paced sender only if it is time.
@@ -25,14 +25,14 @@ impl Sender {
         let mut room = self.room();
         while room > 0 || self.forced > 0 {
             let Some((from, to)) = self.board.lost.first() else { break };
-            let count = (to - from).min(room.max(1)).min(MOST);
+            let count = (to - from).min(room.max(1)).min(MAX_TRAIN_PACKETS);
             self.send_again(now, from, count, ctx);
             room = room.saturating_sub(count);
             self.forced = self.forced.saturating_sub(count);
         }
         let mut fresh = room.min(self.fresh(now));
         while fresh > 0 {
-            let count = self.run_of_fresh(fresh.min(MOST));
+            let count = self.run_of_fresh(fresh.min(MAX_TRAIN_PACKETS));
             self.send_fresh(now, count, ctx);
             fresh -= count;
         }
@@ -51,7 +51,7 @@ impl Sender {
                 None => self.send_fresh(now, 1, ctx),
             }
             self.forced = self.forced.saturating_sub(1);
-            self.timers.paced_until = now + gap.min(LONGEST_GAP);
+            self.timers.paced_until = now + gap.min(MAX_PACKET_GAP);
         }
         if self.timers.paced_until > now && self.has_output(now) {
             self.timers.pace = self.timers.paced_until;
@@ -171,7 +171,7 @@ impl Sender {
         let train = match &mut self.staged {
             None => train,
             Some((staged_pace, staged)) => {
-                match staged.append(staged_pace, train, pace, MOST as u32) {
+                match staged.append(staged_pace, train, pace, MAX_TRAIN_PACKETS as u32) {
                     Ok(()) => return,
                     Err(train) => train,
                 }
