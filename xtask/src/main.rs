@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask test | tidy | licences | fuzz | nightly | bench`.
+//! Chores of the repository: `cargo xtask test | quick | tidy | licences | fuzz | nightly | bench`.
 //!
 //! No part of the product: it may read clocks, print and run other programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
@@ -9,6 +9,7 @@ mod ignored;
 mod licences;
 mod needs;
 mod nightly;
+mod quick;
 mod sh;
 mod sshd;
 mod test;
@@ -20,6 +21,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test       all tests but the nightly ones: installs what they need, lists what was not run
+  quick      checks and unit tests of what differs from the last commit (or from BASE)
   tidy       arrows between crates, import cycles, file lengths, dead files, documents, words
              (--write: bring the map in ARCHITECTURE.md up to date)
   licences   the licence of every dependency is one we accept
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(rest),
+        Some("quick") => quick::run(rest),
         Some("tidy") => tidy::run(rest.iter().any(|word| word == "--write")),
         Some("licences" | "licenses") => licences::run(),
         Some("fuzz") => fuzz::run(rest),
