@@ -12,7 +12,7 @@ use packtrain_units::Duration;
 use rustix::event::EventfdFlags;
 
 use crate::channel::{Channel, Reply, Request, wait};
-use crate::door::Door;
+use crate::control_socket::ControlSocket;
 use crate::engine::{Counts, Engine};
 use crate::error::{EmuError, Tried};
 use crate::hosts::{self, Host, Made, Wishes};
@@ -83,7 +83,7 @@ impl Child {
         .tried("signals")?;
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).tried("prctl")?;
         // Its address belongs to the namespace in which callers look for it.
-        let door = Door::open(self.caller)?;
+        let control_socket = ControlSocket::open(self.caller)?;
         let away = namespace::leave()?;
         let wishes =
             Wishes { kind: plan.device, per_packet: plan.per_packet, buffers: plan.buffers };
@@ -91,7 +91,8 @@ impl Child {
         let environment = Environment::new(&plan.topology);
         let runner = Runner::start(plan, devices)?;
         let mut programs = Programs::new(environment, away.user.is_some());
-        let code = self.look_after(plan, on, &hosts, &away, &signals, &door, &mut programs);
+        let code =
+            self.look_after(plan, on, &hosts, &away, &signals, &control_socket, &mut programs);
         programs.end_all();
         let counts = runner.stop();
         let code = code?;
@@ -108,7 +109,7 @@ impl Child {
         hosts: &[Host],
         away: &Away,
         signals: &Signals,
-        door: &Door,
+        control_socket: &ControlSocket,
         programs: &mut Programs,
     ) -> Result<i32, EmuError> {
         let host = |node| hosts.iter().find(|host: &&Host| host.node == node);
@@ -127,7 +128,7 @@ impl Child {
                 return Ok(code);
             }
             let [told, signalled, knocked] =
-                wait([self.channel.as_fd(), signals.fd.as_fd(), door.as_fd()], None);
+                wait([self.channel.as_fd(), signals.fd.as_fd(), control_socket.as_fd()], None);
             while signalled && signals.next().is_some() {}
             if told {
                 match self.channel.receive() {
@@ -138,7 +139,7 @@ impl Child {
                 }
             }
             if knocked {
-                door.answer(hosts, away, programs.environment());
+                control_socket.answer(hosts, away, programs.environment());
             }
         }
     }

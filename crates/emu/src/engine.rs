@@ -12,16 +12,16 @@ use packtrain_link::{DropCause, Element, Link, Observer, Pace, QueueConfig, Segm
 use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 
-use crate::bed::Bed;
+use crate::counters::WireCounters;
 use crate::device::{Device, Read};
 use crate::egress::{Egress, Timed, fit};
 use crate::error::EmuError;
-use crate::late::Late;
+use crate::lateness::Lateness;
 use crate::merge::Batch;
 use crate::packet::Piece;
 use crate::record::Recorder;
 use crate::store::Store;
-use crate::tally::Tally;
+use crate::ticker::Ticker;
 use crate::topology::Topology;
 
 /// Packets read of one host before the others and what is due get their turn.
@@ -63,8 +63,8 @@ struct Lane {
     decides: Option<Time>,
     /// Whether it is such a queue.
     late_decider: bool,
-    tally: Tally,
-    late: Late,
+    counters: WireCounters,
+    lateness: Lateness,
 }
 
 /// A node.
@@ -81,7 +81,7 @@ struct Port {
 /// What it counted.
 pub(crate) struct Counts {
     /// Of each wire: what went over it, and how late its deliveries to hosts were.
-    pub(crate) wires: Vec<(Tally, Late)>,
+    pub(crate) wires: Vec<(WireCounters, Lateness)>,
     /// Of each node: packets that could not be written, and packets for nobody.
     pub(crate) nodes: Vec<(u64, u64)>,
     /// How long it ran.
@@ -105,8 +105,8 @@ impl Engine {
             to: wire.to,
             decides: None,
             late_decider: matches!(wire.config.queue, QueueConfig::CoDel(_)),
-            tally: Tally::default(),
-            late: Late::new(),
+            counters: WireCounters::default(),
+            lateness: Lateness::new(),
         };
         let port = |device| Port {
             device,
@@ -144,7 +144,7 @@ impl Engine {
         stop: &Arc<AtomicBool>,
         wake: &std::os::fd::OwnedFd,
     ) -> Counts {
-        let mut bed = Bed::new(tick);
+        let mut ticker = Ticker::new(tick);
         let mut done = 0;
         while !stop.load(Ordering::Acquire) {
             self.depart();
@@ -156,7 +156,7 @@ impl Engine {
             }
             let until = self.next().map(|time| self.epoch + time.since(Time::ZERO));
             let devices = self.ports.iter().filter_map(|port| port.device.as_ref());
-            bed.sleep(devices, wake, until, done);
+            ticker.sleep(devices, wake, until, done);
             done = 0;
         }
         self.finish()
@@ -167,7 +167,7 @@ impl Engine {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Counts {
             cpu: Duration::from_secs(cpu.tv_sec as u64) + Duration::from_nanos(cpu.tv_nsec as u64),
-            wires: self.lanes.into_iter().map(|lane| (lane.tally, lane.late)).collect(),
+            wires: self.lanes.into_iter().map(|lane| (lane.counters, lane.lateness)).collect(),
             nodes: self.ports.iter().map(|p| (p.write_failures, p.unroutable)).collect(),
             ran,
             record_error: self.recorder.and_then(|recorder| recorder.finish().err()),
@@ -240,7 +240,7 @@ impl Engine {
     fn poll(&mut self, wire: usize, until: Time) -> Option<(Pace, Piece)> {
         let lane = &mut self.lanes[wire];
         let (store, recorder) = (&mut self.store, self.recorder.as_mut());
-        let mut watch = Watch { wire, tally: &mut lane.tally, store, recorder };
+        let mut watch = Watch { wire, counters: &mut lane.counters, store, recorder };
         lane.link.poll_departure(until, &mut watch)
     }
 
@@ -263,13 +263,13 @@ impl Engine {
             return self.reclaim(piece);
         };
         let lane = &mut self.lanes[wire];
-        (piece.wire, piece.number) = (wire, lane.tally.offered);
-        lane.tally.offer(piece.count(), piece.bytes());
+        (piece.wire, piece.number) = (wire, lane.counters.offered);
+        lane.counters.offer(piece.count(), piece.bytes());
         if let Some(recorder) = &mut self.recorder {
             recorder.arrival(wire, pace, &piece);
         }
         let (store, recorder) = (&mut self.store, self.recorder.as_mut());
-        let mut watch = Watch { wire, tally: &mut lane.tally, store, recorder };
+        let mut watch = Watch { wire, counters: &mut lane.counters, store, recorder };
         lane.link.offer(pace, piece, &mut watch);
         self.drain(wire);
     }
@@ -306,7 +306,7 @@ impl Engine {
             }
             self.account(&run.piece, Pace { first: run.first, gap: Duration::ZERO });
             let lane = &mut self.lanes[run.piece.wire];
-            lane.late.add(now.since(run.last), u64::from(run.piece.count));
+            lane.lateness.add(now.since(run.last), u64::from(run.piece.count));
             self.reclaim(run.piece);
         }
         self.batch = batch;
@@ -316,8 +316,8 @@ impl Engine {
     /// Counts what has left its wire.
     fn account(&mut self, piece: &Piece, pace: Pace) {
         let last = pace.time(piece.count - 1);
-        let tally = &mut self.lanes[piece.wire].tally;
-        tally.deliver(pace.first, last, piece.count, piece.bytes());
+        let counters = &mut self.lanes[piece.wire].counters;
+        counters.deliver(pace.first, last, piece.count, piece.bytes());
     }
 
     /// Reads what hosts send.
@@ -367,14 +367,14 @@ impl Engine {
 /// Notes what a link does to packets.
 struct Watch<'a> {
     wire: usize,
-    tally: &'a mut Tally,
+    counters: &'a mut WireCounters,
     store: &'a mut Store,
     recorder: Option<&'a mut Recorder>,
 }
 
 impl Observer<Piece> for Watch<'_> {
     fn dropped(&mut self, at: Pace, piece: Piece, cause: DropCause) {
-        self.tally.drop(cause, piece.count());
+        self.counters.drop(cause, piece.count());
         if let Some(recorder) = &mut self.recorder {
             recorder.dropped(self.wire, at, &piece, cause);
         }
@@ -382,6 +382,6 @@ impl Observer<Piece> for Watch<'_> {
     }
 
     fn queued(&mut self, _: &Piece, first: Duration, last: Duration) {
-        self.tally.longest_queue = self.tally.longest_queue.max(first).max(last);
+        self.counters.longest_queue = self.counters.longest_queue.max(first).max(last);
     }
 }

@@ -18,17 +18,17 @@
 //! Only Linux has network namespaces.
 #![cfg(target_os = "linux")]
 
-mod bed;
 mod channel;
 mod child;
+mod control_socket;
+mod counters;
 mod device;
-mod door;
 mod egress;
 mod engine;
 mod error;
 mod header;
 mod hosts;
-mod late;
+mod lateness;
 mod merge;
 mod namespace;
 mod netlink;
@@ -43,11 +43,11 @@ mod report;
 mod store;
 mod summary;
 mod sys;
-mod tally;
+mod ticker;
 mod topology;
 
 pub use child::{Child, child};
-pub use door::{enter, running};
+pub use control_socket::{enter, running};
 pub use error::EmuError;
 pub use hosts::DeviceKind;
 pub use parent::{Ended, supervise};

@@ -17,10 +17,10 @@ use std::thread::JoinHandle;
 use packtrain_link::{DropCause, Pace};
 use packtrain_units::{Duration, Time};
 
+use crate::counters;
 use crate::error::{EmuError, Tried};
 use crate::header::{MAX_HEADER_BYTES, VIRTIO, seal};
 use crate::packet::{Packet, Piece};
-use crate::tally;
 
 /// Bytes kept of each packet: its headers, and a little.
 const SNAP: usize = 128;
@@ -114,7 +114,7 @@ impl Recorder {
 
     /// Packets died on a link.
     pub(crate) fn dropped(&mut self, link: usize, pace: Pace, piece: &Piece, cause: DropCause) {
-        let word = tally::word(cause);
+        let word = counters::word(cause);
         for i in 0..piece.count {
             let (at, number) = (pace.time(i).as_nanos(), piece.number + u64::from(i));
             let size = piece.packet.size(piece.from + i);

@@ -7,7 +7,7 @@ use std::path::Path;
 use packtrain_link::{Count, DropCause, Element, Link, LinkConfig, Observer, Pace};
 use packtrain_units::{ByteCount, Time};
 
-use crate::tally;
+use crate::counters;
 
 /// A packet that arrived at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn drops(path: &Path) -> io::Result<Vec<Dropped>> {
     rows(path, |fields| {
         let [_, link, number, _, cause] = fields else { return None };
         let (link, number) = (link.parse().ok()?, number.parse().ok()?);
-        Some(Dropped { link, number, cause: tally::known(cause)? })
+        Some(Dropped { link, number, cause: counters::known(cause)? })
     })
 }
 
@@ -68,7 +68,7 @@ pub fn replay(config: &LinkConfig, link: usize, arrivals: &[Arrival]) -> Vec<Dro
     struct Dead(usize, Vec<Dropped>);
     impl Observer<Count> for Dead {
         fn dropped(&mut self, _: Pace, packet: Count, cause: DropCause) {
-            let cause = tally::word(cause);
+            let cause = counters::word(cause);
             let numbers = packet.first..packet.first + u64::from(packet.count);
             self.1.extend(numbers.map(|number| Dropped { link: self.0, number, cause }));
         }

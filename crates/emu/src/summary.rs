@@ -4,7 +4,7 @@ use packtrain_units::Duration;
 
 use crate::engine::Counts;
 use crate::hosts::{DeviceKind, Host};
-use crate::late::Late;
+use crate::lateness::Lateness;
 use crate::plan::Plan;
 use crate::report::{DelayError, HostReport, LinkReport, Report};
 
@@ -15,20 +15,20 @@ const TOLERATED_SHARE: f64 = 0.05;
 
 /// Puts it together.
 pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: Counts) -> Report {
-    let mut late = Late::new();
+    let mut lateness = Lateness::new();
     let mut links = Vec::new();
-    for (wire, (tally, own)) in plan.topology.wires.iter().zip(&counts.wires) {
-        late.merge(own);
+    for (wire, (counters, own)) in plan.topology.wires.iter().zip(&counts.wires) {
+        lateness.merge(own);
         links.push(LinkReport {
             name: wire.name.clone(),
-            offered: tally.offered,
-            offered_bytes: tally.offered_bytes,
-            delivered: tally.delivered,
-            delivered_bytes: tally.delivered_bytes,
-            throughput_bps: tally.mean_rate().as_bps(),
-            busiest_bps: tally.busiest_rate().as_bps(),
-            longest_queue_seconds: tally.longest_queue.as_secs_f64(),
-            dropped: tally.drops(),
+            offered: counters.offered,
+            offered_bytes: counters.offered_bytes,
+            delivered: counters.delivered,
+            delivered_bytes: counters.delivered_bytes,
+            throughput_bps: counters.mean_rate().as_bps(),
+            busiest_bps: counters.busiest_rate().as_bps(),
+            longest_queue_seconds: counters.longest_queue.as_secs_f64(),
+            dropped: counters.drops(),
             delay_error: delay_error(own),
         });
     }
@@ -45,22 +45,22 @@ pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: 
         per_packet: plan.per_packet,
         links,
         hosts: hosts.collect(),
-        delay_error: delay_error(&late),
+        delay_error: delay_error(&lateness),
         cpu_seconds: counts.cpu.as_secs_f64(),
         bottleneck: None,
         record_error: counts.record_error.map(|error| error.to_string()),
     };
     let shortest = plan.topology.wires.iter().map(|wire| wire.config.delay).min();
     report.bottleneck =
-        bottleneck(&report, shortest.unwrap_or(Duration::ZERO), late.quantile(0.99));
+        bottleneck(&report, shortest.unwrap_or(Duration::ZERO), lateness.quantile(0.99));
     report
 }
 
-fn delay_error(late: &Late) -> DelayError {
+fn delay_error(lateness: &Lateness) -> DelayError {
     DelayError {
-        mean_seconds: late.mean().as_secs_f64(),
-        p99_seconds: late.quantile(0.99).as_secs_f64(),
-        worst_seconds: late.most().as_secs_f64(),
+        mean_seconds: lateness.mean().as_secs_f64(),
+        p99_seconds: lateness.quantile(0.99).as_secs_f64(),
+        worst_seconds: lateness.most().as_secs_f64(),
     }
 }
 

@@ -7,14 +7,14 @@ const STEPS: u64 = 16;
 
 /// A histogram of durations, fine where they are small.
 #[derive(Clone, Debug)]
-pub(crate) struct Late {
+pub(crate) struct Lateness {
     buckets: Vec<u64>,
     count: u64,
     sum: u128,
     most: u64,
 }
 
-impl Late {
+impl Lateness {
     /// Nothing yet.
     pub(crate) fn new() -> Self {
         Self { buckets: vec![0; 64 * STEPS as usize], count: 0, sum: 0, most: 0 }
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn quantiles_are_close() {
-        let mut late = Late::new();
+        let mut lateness = Lateness::new();
         for i in 1..=1_000 {
-            late.add(Duration::from_nanos(i * 1_000), 1);
+            lateness.add(Duration::from_nanos(i * 1_000), 1);
         }
-        assert_eq!(late.mean().as_nanos(), 500_500);
-        let p99 = late.quantile(0.99).as_nanos() as f64;
+        assert_eq!(lateness.mean().as_nanos(), 500_500);
+        let p99 = lateness.quantile(0.99).as_nanos() as f64;
         assert!((p99 / 990_000.0 - 1.0).abs() < 0.07, "{p99}");
-        assert_eq!(late.most().as_nanos(), 1_000_000);
-        assert_eq!(Late::new().quantile(0.99), Duration::ZERO);
+        assert_eq!(lateness.most().as_nanos(), 1_000_000);
+        assert_eq!(Lateness::new().quantile(0.99), Duration::ZERO);
     }
 }

@@ -1,5 +1,5 @@
-//! The way into a running emulation: a socket whose address no file has and that ends with the
-//! process. Its name tells users and processes apart.
+//! The control socket of a running emulation: a socket whose address no file has and that ends with
+//! the process. Its name tells users and processes apart.
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -28,9 +28,9 @@ const LISTEN: Duration = Duration::from_millis(100);
 /// The longest answer.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// Where visitors knock.
+/// Where other processes ask to be let in.
 #[derive(Debug)]
-pub(crate) struct Door(UnixListener);
+pub(crate) struct ControlSocket(UnixListener);
 
 /// What a visitor is told; with it go the namespaces, the user's first if there is one.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ struct Answer {
     environment: Vec<(String, String)>,
 }
 
-impl Door {
+impl ControlSocket {
     /// Opens it for the emulation that process `caller` asked for.
     pub(crate) fn open(caller: u32) -> Result<Self, EmuError> {
         let name = format!("{}{caller}", prefix());
@@ -60,7 +60,7 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

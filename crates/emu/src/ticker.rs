@@ -23,7 +23,7 @@ const SCALE: u64 = 64;
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Sleeps for the calling thread.
-pub(crate) struct Bed {
+pub(crate) struct Ticker {
     tick: Duration,
     /// When the thread woke last.
     woke: Time,
@@ -32,7 +32,7 @@ pub(crate) struct Bed {
     apart: u64,
 }
 
-impl Bed {
+impl Ticker {
     /// For the calling thread. Where there is much to do, wake-ups are one `tick` apart.
     pub(crate) fn new(tick: Duration) -> Self {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));

@@ -7,7 +7,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 /// Counters of one wire.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct WireCounters {
     /// Packets that arrived at it.
     pub(crate) offered: u64,
     /// Their bytes.
@@ -45,7 +45,7 @@ pub(crate) fn known(text: &str) -> Option<&'static str> {
     CAUSES.iter().find(|(_, word)| *word == text).map(|(_, word)| *word)
 }
 
-impl Tally {
+impl WireCounters {
     /// Packets arrive at the wire.
     pub(crate) fn offer(&mut self, packets: u32, bytes: u64) {
         self.offered += u64::from(packets);
