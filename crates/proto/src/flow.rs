@@ -31,7 +31,7 @@ pub struct Flow {
     ecn: u8,
     /// What a data packet costs beside its payload, in bytes.
     overhead: usize,
-    /// It has a channel beside its datagrams.
+    /// It has a feedback channel of its own.
     reliable: bool,
     text: Vec<u8>,
 }
@@ -110,14 +110,14 @@ impl Flow {
         arrivals.good
     }
 
-    /// Whether there must be a channel beside the datagrams that loses nothing, for
+    /// Whether there must be a feedback channel that loses nothing, for
     /// [`poll_reliable`](Self::poll_reliable) and [`handle_reliable`](Self::handle_reliable).
     pub fn wants_reliable(&self) -> bool {
         self.reliable
     }
 
-    /// The next message for the channel that loses nothing, which feedback `sabul` has beside its
-    /// datagrams: TCP under the same protection. Bytes must come out at the other end as they went
+    /// The next message for the feedback channel, which only feedback `sabul` has and which loses
+    /// nothing: TCP under the same protection. Bytes must come out at the other end as they went
     /// in. Ask after `poll_transmit`.
     pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
         self.core.poll_reliable()

@@ -33,7 +33,7 @@ mod seam;
 mod stats;
 pub mod udt;
 
-pub use crate::core::causes::judge;
+pub use crate::core::loss_attribution::judge;
 pub use codec::header::peek;
 pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
 pub use flow::Flow;

@@ -156,7 +156,7 @@ pub enum CloseReason {
     /// The circuit breaker stopped it: persistent loss without progress.
     #[error("stopped by the circuit breaker: persistent loss without progress")]
     Breaker,
-    /// Feedback `sabul`: the channel beside the datagrams, which loses nothing, broke.
+    /// Feedback `sabul`: the feedback channel, which loses nothing, broke.
     #[error("the control connection beside the datagrams broke")]
     Channel,
     /// The peer sent something authentic but senseless.

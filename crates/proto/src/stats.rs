@@ -68,7 +68,7 @@ pub struct FlowStats {
     /// Pacing rate.
     pub pacing_rate: Option<DataRate>,
     /// What the pace is held at because the receiving host drops.
-    pub host_cap: Option<DataRate>,
+    pub receiver_rate_cap: Option<DataRate>,
     /// Delivery rate of the last round.
     pub delivery_rate: Option<DataRate>,
     /// Rate at which packets arrived at the receiver, as it measured it.

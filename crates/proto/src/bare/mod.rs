@@ -197,8 +197,8 @@ impl BareFlow {
         good
     }
 
-    /// The next message for the channel that loses nothing, which feedback `sabul` has beside its
-    /// datagrams. Bytes must come out at the other end as they went in.
+    /// The next message for the feedback channel, which only feedback `sabul` has and which loses
+    /// nothing. Bytes must come out at the other end as they went in.
     pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
         self.core.poll_reliable()
     }

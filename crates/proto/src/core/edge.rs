@@ -88,7 +88,7 @@ impl Core {
                 Fill::Failed => {}
                 Fill::Pending if load.repeat && !skip_lost => skip_lost = true,
                 Fill::Pending => {
-                    self.half.payload_pending();
+                    self.endpoint.payload_pending();
                     break;
                 }
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::breaker::Verdict;
 use crate::codec::frame::{Frame, Report};
-use crate::core::half::Half;
+use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::sender::Outcome;
@@ -27,7 +27,7 @@ impl Core {
         len: usize,
         place: impl FnOnce() -> Placed,
     ) -> bool {
-        let Some(receiver) = self.half.native_receiver() else { return false };
+        let Some(receiver) = self.endpoint.native_receiver() else { return false };
         if len == 0 || offset.checked_add(len as u64).is_none() {
             return false;
         }
@@ -54,7 +54,7 @@ impl Core {
         train: &Train,
         place: impl FnOnce() -> Option<u32>,
     ) -> bool {
-        let Some(receiver) = self.half.native_receiver() else { return false };
+        let Some(receiver) = self.endpoint.native_receiver() else { return false };
         let Some(Lane { window, .. }) = self.lanes.get_mut(usize::from(lane)) else { return false };
         if train.first < window.next() || self.life.is_over() {
             return false;
@@ -72,7 +72,7 @@ impl Core {
         let window = &mut self.lanes[usize::from(envelope.lane)].window;
         let gap = envelope.pn > window.next();
         window.set(envelope.pn);
-        if let Some(receiver) = self.half.native_receiver() {
+        if let Some(receiver) = self.endpoint.native_receiver() {
             receiver.on_arrival(envelope.lane, envelope.pn, gap);
         }
         for frame in frames {
@@ -113,12 +113,12 @@ impl Core {
         if let Some(total) = dropped {
             self.host_drops(last.lane, total);
         }
-        match &mut self.half {
-            Half::NativeReceiver(receiver) => {
+        match &mut self.endpoint {
+            Endpoint::NativeReceiver(receiver) => {
                 receiver.on_batch(now, received_at, last.lane, last.pn);
                 receiver.set_room(now, room);
             }
-            Half::UnitReceiver(receiver) => {
+            Endpoint::UnitReceiver(receiver) => {
                 receiver.on_batch(now, received_at, last.lane);
                 receiver.set_room(now, room);
             }
@@ -131,7 +131,7 @@ impl Core {
         let frame = Frame::Pong { token, size };
         let Envelope { lane, from: to, .. } = *envelope;
         self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
-        if let Some(receiver) = self.half.native_receiver() {
+        if let Some(receiver) = self.endpoint.native_receiver() {
             if !rtt.is_zero() {
                 self.told_rtt = rtt;
             }
@@ -158,10 +158,10 @@ impl Core {
             }
             Answer::Alive(rtt) => {
                 // The sender measures with data; the receiver has only this.
-                if !self.half.is_sender() {
+                if !self.endpoint.is_sender() {
                     self.rtt.sample(now, rtt);
                 }
-                if let Some(sender) = self.half.unit_sender() {
+                if let Some(sender) = self.endpoint.unit_sender() {
                     sender.on_alive(now);
                 }
             }
@@ -170,7 +170,7 @@ impl Core {
                 self.events.push_back(Event::PathChanged { lane: envelope.lane, to });
             }
             Answer::Unknown => {
-                if self.half.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token)) {
+                if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token)) {
                     self.mtu_changed(now);
                 }
             }
@@ -178,11 +178,11 @@ impl Core {
     }
 
     fn on_report(&mut self, now: Time, report: &Report) {
-        if self.half.counts_units() {
+        if self.endpoint.counts_units() {
             self.on_strange_report(now);
             return;
         }
-        let Some(sender) = self.half.native_sender() else { return };
+        let Some(sender) = self.endpoint.native_sender() else { return };
         self.stats.reports += 1;
         let lanes = &mut self.lanes;
         let outcome = sender.on_report(now, report, lanes, &mut self.rtt, &mut self.stats);
@@ -231,8 +231,8 @@ impl Core {
     }
 
     pub(super) fn mtu_changed(&mut self, now: Time) {
-        let Some(mtu) = self.half.mtu().map(Mtu::current) else { return };
-        if let Some(sender) = self.half.unit_sender() {
+        let Some(mtu) = self.endpoint.mtu().map(Mtu::current) else { return };
+        if let Some(sender) = self.endpoint.unit_sender() {
             sender.on_mtu();
         }
         self.log.note(now, "mtu:changed", || json!({ "mtu": mtu }));

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use packtrain_units::{Duration, Time};
 
 use crate::core::ledger::Ledger;
-use crate::core::owndrops::OwnDrops;
+use crate::core::socket_drops::SocketDrops;
 use crate::core::window::Window;
 use crate::path::Path;
 
@@ -21,7 +21,7 @@ pub(crate) struct Lane {
     /// What arrived by it.
     pub(crate) window: Window,
     /// What of that the host itself dropped.
-    pub(crate) drops: OwnDrops,
+    pub(crate) drops: SocketDrops,
     /// What left by it.
     pub(crate) ledger: Ledger,
     /// Newest packet that gave a sample of the round trip, plus one.
@@ -36,7 +36,7 @@ impl Lane {
         Self {
             path: Path::new(candidates, now),
             window: Window::new(),
-            drops: OwnDrops::default(),
+            drops: SocketDrops::default(),
             ledger: Ledger::default(),
             measured_to: 0,
             active_at: now,

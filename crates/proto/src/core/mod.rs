@@ -1,23 +1,23 @@
 //! The core of a flow: it speaks frames and trains and knows neither bytes nor keys.
 
 mod backlog;
-pub(crate) mod causes;
 mod credit;
 mod delay;
 mod delivery;
 mod drain;
 pub(crate) mod edge;
-mod half;
-mod hostcap;
+mod endpoint;
 mod inbound;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 mod loss;
-mod owndrops;
+pub(crate) mod loss_attribution;
 pub(crate) mod ranges;
 mod receiver;
+mod receiver_rate_cap;
 mod rtt;
 mod sender;
+mod socket_drops;
 mod spread;
 mod timers;
 pub(crate) mod units;
@@ -37,7 +37,7 @@ use crate::codec::unit::Unit;
 use crate::config::limits::{BASE_MTU, LANES, MAX_MTU};
 use crate::config::{CoreConfig, FlowError};
 use crate::core::backlog::Backlog;
-use crate::core::half::Half;
+use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::rtt::Rtt;
@@ -65,7 +65,7 @@ pub(crate) struct Core {
     rng: Rng,
     controls: VecDeque<Control>,
     events: VecDeque<Event>,
-    half: Half,
+    endpoint: Endpoint,
     /// What is to go by the channel that loses nothing, and what came by it.
     words: VecDeque<Vec<u8>>,
     stream: Stream,
@@ -136,7 +136,7 @@ impl Core {
         }
         let mtu = datagram(config.mtu)?;
         let mtu = Mtu::new(mtu, datagram(config.max_mtu)?);
-        let half = Half::new(&config, controller, mtu, now)?;
+        let endpoint = Endpoint::new(&config, controller, mtu, now)?;
         let overhead = config.feedback.overhead() as u16;
         let provides = config.feedback.provides();
         let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, now)).collect();
@@ -150,7 +150,7 @@ impl Core {
             rng: Rng::new(config.seed),
             controls: VecDeque::new(),
             events: VecDeque::new(),
-            half,
+            endpoint,
             words: VecDeque::new(),
             stream: Stream::default(),
             overhead,
@@ -164,45 +164,45 @@ impl Core {
     }
 
     pub(crate) fn assign(&mut self, range: Range<Offset>) {
-        if !self.half.is_sender() {
+        if !self.endpoint.is_sender() {
             return;
         }
         if self.life.is_over() {
             self.events.push_back(Event::Returned(range));
             return;
         }
-        self.half.assign(range.start.get(), range.end.get());
+        self.endpoint.assign(range.start.get(), range.end.get());
         self.idle_told = self.is_done();
     }
 
     pub(crate) fn revoke(&mut self, range: Range<Offset>) {
         let events = &mut self.events;
-        self.half.revoke(range.start.get(), range.end.get(), |a, b| {
+        self.endpoint.revoke(range.start.get(), range.end.get(), |a, b| {
             events.push_back(Event::Returned(Offset(a)..Offset(b)));
         });
     }
 
     pub(crate) fn backlog(&self) -> ByteCount {
-        ByteCount(self.half.backlog().map_or(0, Backlog::unacked))
+        ByteCount(self.endpoint.backlog().map_or(0, Backlog::unacked))
     }
 
     /// Whether everything assigned is acknowledged.
     fn is_done(&self) -> bool {
-        self.half.backlog().is_none_or(Backlog::is_done)
+        self.endpoint.backlog().is_none_or(Backlog::is_done)
     }
 
     pub(crate) fn set_room(&mut self, now: Time, room: ByteCount) {
-        match &mut self.half {
-            Half::NativeReceiver(receiver) => receiver.set_room(now, room),
-            Half::UnitReceiver(receiver) => receiver.set_room(now, room),
+        match &mut self.endpoint {
+            Endpoint::NativeReceiver(receiver) => receiver.set_room(now, room),
+            Endpoint::UnitReceiver(receiver) => receiver.set_room(now, room),
             _ => {}
         }
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
-        match &mut self.half {
-            Half::NativeReceiver(receiver) => receiver.host_drops(lane, total),
-            Half::UnitReceiver(receiver) => receiver.host_drops(lane, total),
+        match &mut self.endpoint {
+            Endpoint::NativeReceiver(receiver) => receiver.host_drops(lane, total),
+            Endpoint::UnitReceiver(receiver) => receiver.host_drops(lane, total),
             _ => {}
         }
     }
@@ -216,7 +216,7 @@ impl Core {
 
     pub(crate) fn too_large(&mut self, now: Time, size: ByteCount) {
         let size = u16::try_from(size.get()).unwrap_or(u16::MAX);
-        if self.half.mtu_mut().is_some_and(|mtu| mtu.on_too_large(now, size)) {
+        if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_too_large(now, size)) {
             self.mtu_changed(now);
         }
     }
@@ -254,21 +254,21 @@ impl Core {
         if !self.life.is_established() || self.life.is_over() {
             return None;
         }
-        let budget = match &mut self.half {
-            Half::NativeSender(sender) => sender.budget(now, self.rtt.smoothed_or_guess()),
-            Half::UnitSender(sender) => sender.budget(now),
+        let budget = match &mut self.endpoint {
+            Endpoint::NativeSender(sender) => sender.budget(now, self.rtt.smoothed_or_guess()),
+            Endpoint::UnitSender(sender) => sender.budget(now),
             _ => 0,
         };
         self.held = budget > 0 && now < self.not_before;
         if self.held {
             // The sender's own pace does not matter until then.
-            self.half.payload_pending();
+            self.endpoint.payload_pending();
             return None;
         }
         if budget == 0 {
             return None;
         }
-        let mtu = self.half.mtu()?.current();
+        let mtu = self.endpoint.mtu()?.current();
         let lane = self.pick_lane()?;
         let path = &mut self.lanes[lane];
         if self.rng.below(SKIP_EVERY) == 0 {
@@ -291,9 +291,9 @@ impl Core {
         skip_lost: bool,
     ) -> Option<Load> {
         let first = self.lanes[usize::from(burst.lane)].ledger.next();
-        let piece = match &mut self.half {
-            Half::NativeSender(sender) => sender.piece(skip_lost)?,
-            Half::UnitSender(sender) => {
+        let piece = match &mut self.endpoint {
+            Endpoint::NativeSender(sender) => sender.piece(skip_lost)?,
+            Endpoint::UnitSender(sender) => {
                 return sender.next_train(now, first, burst.size, packets, skip_lost);
             }
             _ => return None,
@@ -314,11 +314,11 @@ impl Core {
     /// A train of a burst left.
     fn sent(&mut self, now: Time, burst: &Burst, load: &Load) {
         let (lane, stats) = (&mut self.lanes[usize::from(burst.lane)], &mut self.stats);
-        match &mut self.half {
-            Half::NativeSender(sender) => {
+        match &mut self.endpoint {
+            Endpoint::NativeSender(sender) => {
                 sender.on_sent(now, lane, load.train, load.repeat, stats);
             }
-            Half::UnitSender(sender) => sender.on_sent(now, lane, load, stats),
+            Endpoint::UnitSender(sender) => sender.on_sent(now, lane, load, stats),
             _ => {}
         }
         self.life.on_said(now);
@@ -328,7 +328,7 @@ impl Core {
     fn unreadable(&mut self, now: Time, train: &Train) {
         let (a, b) = train.span(0, 1);
         let events = &mut self.events;
-        self.half.revoke(a, b, |a, b| match events.back_mut() {
+        self.endpoint.revoke(a, b, |a, b| match events.back_mut() {
             Some(Event::Unreadable(last)) if last.end == Offset(a) => last.end = Offset(b),
             _ => events.push_back(Event::Unreadable(Offset(a)..Offset(b))),
         });
@@ -337,7 +337,7 @@ impl Core {
 
     /// Tells payload and owner what was acknowledged.
     pub(crate) fn release(&mut self, mut payload: impl FnMut(Range<Offset>)) {
-        let Some(released) = self.half.released() else { return };
+        let Some(released) = self.endpoint.released() else { return };
         for range in released.drain(..) {
             payload(range.clone());
             self.events.push_back(Event::Placed(range));
@@ -375,7 +375,7 @@ impl Core {
         let mut stats = self.stats.clone();
         self.rtt.gauges(&mut stats);
         stats.lanes = self.lanes.iter().filter(|lane| lane.is_open()).count() as u8;
-        self.half.gauges(&self.rtt, &mut stats);
+        self.endpoint.gauges(&self.rtt, &mut stats);
         if self.held {
             stats.limit = Limit::Pacing;
         }
@@ -386,7 +386,7 @@ impl Core {
     fn pick_lane(&mut self) -> Option<usize> {
         let n = self.lanes.len();
         // Units in order are worth more than room in sockets until a socket cannot hold them.
-        let stays = self.half.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
+        let stays = self.endpoint.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
         let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
         let turn = |i| (from + i) % n;
         let open = |i: &usize| self.lanes[*i].is_open();

@@ -1,4 +1,4 @@
-//! The receiving half: what arrived, and when to report it.
+//! The receiving endpoint: what arrived, and when to report it.
 
 use packtrain_units::{ByteCount, Duration, Time};
 

@@ -1,4 +1,4 @@
-//! The sending half: what to send, how much of it, and what reports make of it.
+//! The sending endpoint: what to send, how much of it, and what reports make of it.
 
 mod feedback;
 
@@ -13,10 +13,10 @@ use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
 use crate::core::delay::{Delay, Rising};
 use crate::core::delivery::Delivery;
-use crate::core::hostcap::HostCap;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
 use crate::core::loss::Reordering;
+use crate::core::receiver_rate_cap::ReceiverRateCap;
 use crate::core::sender::feedback::Arrival;
 use crate::core::spread::{Bursts, Capacity};
 use crate::mtu::Mtu;
@@ -40,7 +40,7 @@ pub(crate) struct Sender {
     pub(crate) released: Vec<Range<Offset>>,
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
-    host_cap: HostCap,
+    receiver_rate_cap: ReceiverRateCap,
     pacer: Pacer,
     credit: Credit,
     delay: Delay,
@@ -91,7 +91,7 @@ impl Sender {
             released: Vec::new(),
             controller,
             ceiling,
-            host_cap: HostCap::new(now),
+            receiver_rate_cap: ReceiverRateCap::new(now),
             pacer: Pacer::default(),
             credit: Credit::new(),
             delay: Delay::default(),
@@ -224,7 +224,7 @@ impl Sender {
 
     /// The controller's rate, below what the receiving host takes.
     fn asked_rate(&self) -> Option<DataRate> {
-        self.controller.pacing_rate().into_iter().chain(self.host_cap.rate()).min()
+        self.controller.pacing_rate().into_iter().chain(self.receiver_rate_cap.rate()).min()
     }
 
     /// The controller's own timer.
@@ -257,7 +257,7 @@ impl Sender {
         stats.cwnd = self.controller.cwnd().min(self.credit.limit(srtt));
         stats.in_flight = ByteCount(self.in_flight);
         stats.pacing_rate = self.pacing_rate();
-        stats.host_cap = self.host_cap.rate();
+        stats.receiver_rate_cap = self.receiver_rate_cap.rate();
         stats.delivery_rate = self.delivery_rate;
         stats.arrival_rate = self.arrival.rate;
         stats.capacity = self.capacity.estimate();

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::breaker::Breaker;
 use crate::codec::frame::Frame;
 use crate::config::limits::{LANES, SILENCE};
-use crate::core::half::Half;
+use crate::core::endpoint::Endpoint;
 use crate::core::receiver::report_interval;
 use crate::core::sender::Sender;
 use crate::core::{Control, Core};
@@ -32,24 +32,24 @@ impl Core {
         if !self.life.is_established() {
             return due;
         }
-        let half = self.half_timeout().into_iter().chain(self.held_until());
-        due.into_iter().chain(half).chain(self.mtu_timeout()).min()
+        let endpoint = self.endpoint_timeout().into_iter().chain(self.held_until());
+        due.into_iter().chain(endpoint).chain(self.mtu_timeout()).min()
     }
 
-    fn half_timeout(&self) -> Option<Time> {
-        match &self.half {
-            Half::NativeSender(sender) => self.sender_timeout(sender),
-            Half::NativeReceiver(receiver) => receiver.poll_timeout(self.pace()),
-            Half::UnitSender(sender) => {
+    fn endpoint_timeout(&self) -> Option<Time> {
+        match &self.endpoint {
+            Endpoint::NativeSender(sender) => self.sender_timeout(sender),
+            Endpoint::NativeReceiver(receiver) => receiver.poll_timeout(self.pace()),
+            Endpoint::UnitSender(sender) => {
                 let due = [sender.poll_timeout(), self.silent_at(), self.ask_at()];
                 due.into_iter().flatten().min()
             }
-            Half::UnitReceiver(receiver) => receiver.poll_timeout(),
+            Endpoint::UnitReceiver(receiver) => receiver.poll_timeout(),
         }
     }
 
     fn mtu_timeout(&self) -> Option<Time> {
-        self.half.mtu()?.poll_timeout()
+        self.endpoint.mtu()?.poll_timeout()
     }
 
     fn sender_timeout(&self, sender: &Sender) -> Option<Time> {
@@ -81,11 +81,11 @@ impl Core {
         if !self.life.is_established() {
             return;
         }
-        match &self.half {
-            Half::NativeSender(_) => self.poll_sender(now),
-            Half::NativeReceiver(_) => self.poll_receiver(now),
-            Half::UnitSender(_) => self.poll_unit_sender(now),
-            Half::UnitReceiver(_) => self.poll_unit_receiver(now),
+        match &self.endpoint {
+            Endpoint::NativeSender(_) => self.poll_sender(now),
+            Endpoint::NativeReceiver(_) => self.poll_receiver(now),
+            Endpoint::UnitSender(_) => self.poll_unit_sender(now),
+            Endpoint::UnitReceiver(_) => self.poll_unit_receiver(now),
         }
     }
 
@@ -127,7 +127,7 @@ impl Core {
 
     fn poll_receiver(&mut self, now: Time) {
         let pace = self.pace();
-        let Some(receiver) = self.half.native_receiver() else { return };
+        let Some(receiver) = self.endpoint.native_receiver() else { return };
         // By the lane heard last, or by any that is open while that one is not yet.
         let heard = usize::from(receiver.lane());
         let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
@@ -149,12 +149,12 @@ impl Core {
         let (silent_at, persist_at, tell_at) =
             (self.silent_at(), self.persist_at(), self.tell_at());
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        let Some(sender) = self.half.native_sender() else { return };
+        let Some(sender) = self.endpoint.native_sender() else { return };
         sender.on_timeout(now);
         if due(silent_at) {
             self.silence(now);
         }
-        let Some(sender) = self.half.native_sender() else { return };
+        let Some(sender) = self.endpoint.native_sender() else { return };
         if due(sender.loss_deadline(&self.lanes, &self.rtt))
             && sender.on_loss_timer(now, &mut self.lanes, &self.rtt, &mut self.stats)
         {
@@ -171,7 +171,7 @@ impl Core {
 
     /// No feedback for so long that data stops.
     pub(super) fn silence(&mut self, now: Time) {
-        self.half.silence();
+        self.endpoint.silence();
         self.stats.silences += 1;
         self.log.note(now, "breaker:silence", || json!({}));
     }
@@ -186,7 +186,7 @@ impl Core {
             let died = self.lanes[i].on_tail_probe(now);
             self.ping(now, i, true);
             let others = self.lanes.iter().any(|lane| lane.is_open() && !lane.is_dead());
-            let Some(sender) = self.half.native_sender() else { return };
+            let Some(sender) = self.endpoint.native_sender() else { return };
             if !sender.breaker.is_silent() {
                 sender.repeat_oldest();
             }
@@ -199,7 +199,7 @@ impl Core {
 
     pub(super) fn poll_mtu(&mut self, now: Time) {
         let patience = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
-        let Some(mtu) = self.half.mtu_mut() else { return };
+        let Some(mtu) = self.endpoint.mtu_mut() else { return };
         if mtu.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
@@ -249,7 +249,7 @@ impl Core {
 
     /// When the path counts as silent and data stops.
     pub(super) fn silent_at(&self) -> Option<Time> {
-        let (in_flight, breaker, reported_at) = self.half.breaker()?;
+        let (in_flight, breaker, reported_at) = self.endpoint.breaker()?;
         let patience = Breaker::patience(self.rtt.smoothed_or_guess());
         let waits = in_flight > 0 && !breaker.is_silent();
         waits.then(|| reported_at + patience)
@@ -261,15 +261,15 @@ impl Core {
 
     /// When to ask a receiver without room, nothing being under way.
     pub(super) fn persist_at(&self) -> Option<Time> {
-        let (in_flight, ..) = self.half.breaker()?;
-        let limit = self.half.limit()?;
+        let (in_flight, ..) = self.endpoint.breaker()?;
+        let limit = self.endpoint.limit()?;
         let stuck = in_flight == 0 && (limit == Limit::Credit || limit == Limit::Silence);
         stuck.then(|| self.life.said_at() + self.persist_gap())
     }
 
     /// When to tell the receiver that the round trip changed by a quarter.
     fn tell_at(&self) -> Option<Time> {
-        let Half::NativeSender(_) = &self.half else { return None };
+        let Endpoint::NativeSender(_) = &self.endpoint else { return None };
         let base = self.rtt.min()?;
         let off = base.max(self.told_rtt) - base.min(self.told_rtt);
         (off > self.told_rtt / 4).then(|| self.told_at + TELL_GAP)

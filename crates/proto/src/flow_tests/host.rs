@@ -27,7 +27,7 @@ fn drops_cap_any_controller_at_what_comes_through_until_they_cease() {
             (DataRate::from_mbps(40), Duration::from_millis(1));
         run(&mut pair, 2, 0, 9);
         let stats = pair.sender.stats();
-        let cap = stats.host_cap.unwrap_or_else(|| panic!("{controller}: {stats:?}"));
+        let cap = stats.receiver_rate_cap.unwrap_or_else(|| panic!("{controller}: {stats:?}"));
         let pace = stats.pacing_rate.unwrap();
         assert!(pace <= cap && cap < DataRate::from_mbps(46), "{controller}: {stats:?}");
         let before = stats.acked_bytes.get() as f64;
@@ -38,7 +38,7 @@ fn drops_cap_any_controller_at_what_comes_through_until_they_cease() {
             (DataRate::from_mbps(100), Duration::from_millis(20));
         pair.run(Duration::from_secs(4), |_| false);
         let stats = pair.sender.stats();
-        assert_eq!(stats.host_cap, None, "{controller}: {stats:?}");
+        assert_eq!(stats.receiver_rate_cap, None, "{controller}: {stats:?}");
         assert!(stats.arrival_rate.unwrap() > DataRate::from_mbps(60), "{controller}: {stats:?}");
     }
 }

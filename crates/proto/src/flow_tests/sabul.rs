@@ -1,4 +1,4 @@
-//! Flows over the feedback SABUL: datagrams, and a channel beside them that loses nothing.
+//! Flows over the feedback SABUL: datagrams, and a feedback channel that loses nothing.
 
 use proptest::prelude::*;
 

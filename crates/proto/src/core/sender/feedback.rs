@@ -9,10 +9,10 @@ use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::Backlog;
 use crate::core::credit::Credit;
 use crate::core::delivery::RateSample;
-use crate::core::hostcap::Arrived;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Impossible, Part, Sent};
 use crate::core::receiver::report_interval;
+use crate::core::receiver_rate_cap::Arrived;
 use crate::core::rtt::Rtt;
 use crate::core::spread::Marked;
 use crate::mtu::Mtu;
@@ -67,7 +67,7 @@ impl Sender {
             lost,
             dropped: deltas.host_drops,
         };
-        self.host_cap.on_report(now, srtt, arrived, wanted);
+        self.receiver_rate_cap.on_report(now, srtt, arrived, wanted);
         // Lost is lost to the breaker, whoever is said to have dropped it.
         let wire = self.asked_rate();
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);

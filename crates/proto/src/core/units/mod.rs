@@ -1,4 +1,4 @@
-//! Halves whose feedback counts in data units.
+//! Endpoints whose feedback counts in data units.
 //!
 //! A *unit* is a piece of the object with a number. Numbers are dense over the ranges planned, in
 //! the order in which they were planned, and a retransmission carries the number, the offset and
@@ -7,12 +7,12 @@
 //! receiver is told not to wait for these numbers, and what of their bytes is still wanted is
 //! planned again under new ones.
 
-mod ear;
+mod feedback_receiver;
+mod feedback_sender;
 mod map;
 mod order;
 mod receiver;
 mod sender;
-mod voice;
 mod wire;
 
 pub(crate) use self::receiver::UnitReceiver;

@@ -1,8 +1,8 @@
-//! The receiving half: which units came, and what there is room for.
+//! The receiving endpoint: which units came, and what there is room for.
 
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::ear::Ear;
+use super::feedback_receiver::FeedbackReceiver;
 use super::order::Order;
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
@@ -20,7 +20,7 @@ use crate::udt::{self, Impossible, Message, Seen};
 /// The receiver's side of one flow.
 #[derive(Debug)]
 pub(crate) struct UnitReceiver {
-    ear: Ear,
+    feedback: FeedbackReceiver,
     /// Units that were placed and that the feedback is still to be told: first and end.
     placed: Option<(u64, u64)>,
     /// What came by another lane than what is before it.
@@ -46,7 +46,7 @@ struct Batch {
 
 impl UnitReceiver {
     pub(crate) fn new(config: &CoreConfig, now: Time) -> Self {
-        let ear = match config.feedback {
+        let feedback = match config.feedback {
             FeedbackKind::Udt(variant) => {
                 let udt = udt::ReceiverConfig {
                     variant,
@@ -54,20 +54,24 @@ impl UnitReceiver {
                     window: WINDOW_UNITS,
                     train: config.train.clamp(1, TRAIN_PACKETS),
                 };
-                Ear::Udt(Box::new(udt::Receiver::new(udt, now)))
+                FeedbackReceiver::Udt(Box::new(udt::Receiver::new(udt, now)))
             }
             FeedbackKind::Sabul => {
                 // What the owner allows is what it asks for (section 4, Open: the smaller offer).
                 let requested = config.rate_ceiling;
-                Ear::Sabul(Box::new(sabul::Receiver::new(WINDOW_UNITS, requested, now)))
+                FeedbackReceiver::Sabul(Box::new(sabul::Receiver::new(
+                    WINDOW_UNITS,
+                    requested,
+                    now,
+                )))
             }
             // The native feedback has a receiver of its own.
             FeedbackKind::Fobs | FeedbackKind::Native => {
-                Ear::Fobs(Box::new(fobs::Receiver::new(WINDOW_UNITS, now)))
+                FeedbackReceiver::Fobs(Box::new(fobs::Receiver::new(WINDOW_UNITS, now)))
             }
         };
         let mut receiver = Self {
-            ear,
+            feedback,
             placed: None,
             order: Order::default(),
             batch: None,
@@ -84,7 +88,7 @@ impl UnitReceiver {
 
     /// The unit near which those to come are.
     pub(crate) fn expected(&self) -> u64 {
-        self.ear.next()
+        self.feedback.next()
     }
 
     /// What a unit is to it. Those before it were placed already.
@@ -92,7 +96,7 @@ impl UnitReceiver {
         if self.placed.is_some_and(|(_, end)| end != unit) {
             self.flush(now);
         }
-        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.ear.check(unit) }
+        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.feedback.check(unit) }
     }
 
     /// Whether so many units from `first` on are all new.
@@ -100,9 +104,9 @@ impl UnitReceiver {
         let end = first + u64::from(count);
         let apart = self.placed.is_none_or(|placed| first >= placed.1 || end <= placed.0);
         apart
-            && first >= self.ear.top()
+            && first >= self.feedback.top()
             && !self.order.overlaps(first, end)
-            && self.ear.check(end - 1) == Seen::New
+            && self.feedback.check(end - 1) == Seen::New
     }
 
     /// Consecutive units came, placed or not.
@@ -145,24 +149,24 @@ impl UnitReceiver {
     /// Tells the feedback what was placed.
     pub(crate) fn flush(&mut self, now: Time) {
         let Some((first, end)) = self.placed.take() else { return };
-        if first > self.ear.top() {
+        if first > self.feedback.top() {
             self.order.hold(now, first, end);
         } else {
-            self.ear.take(now, first, (end - first) as u32);
+            self.feedback.take(now, first, (end - first) as u32);
         }
     }
 
     /// Tells the feedback what has waited for other lanes long enough.
     fn release(&mut self, now: Time) {
-        while let Some((first, end)) = self.order.pop(now, self.ear.top()) {
-            self.ear.take(now, first, (end - first) as u32);
+        while let Some((first, end)) = self.order.pop(now, self.feedback.top()) {
+            self.feedback.take(now, first, (end - first) as u32);
         }
     }
 
     /// Tells the feedback all that waits for other lanes.
     fn release_all(&mut self, now: Time) {
         while let Some((first, end)) = self.order.pop_all() {
-            self.ear.take(now, first, (end - first) as u32);
+            self.feedback.take(now, first, (end - first) as u32);
         }
     }
 
@@ -172,7 +176,7 @@ impl UnitReceiver {
         self.lane = lane;
         if let Some(Batch { first, last, packets }) = self.batch.take() {
             self.order.on_batch(now, lane, last.saturating_add(1));
-            self.ear.on_batch((now, received_at), first.first, last, packets, first.joined);
+            self.feedback.on_batch((now, received_at), first.first, last, packets, first.joined);
         }
         if !self.order.is_empty() {
             self.release(now);
@@ -185,8 +189,9 @@ impl UnitReceiver {
         self.room = room;
         self.drain.update(now, room);
         let credit = Credit { room, drain: self.drain.rate };
-        let bytes = credit.limit(self.ear.rtt().unwrap_or(Duration::ZERO));
-        self.ear.set_room(now, bytes.get() / self.size + self.ear.held() + self.order.len());
+        let bytes = credit.limit(self.feedback.rtt().unwrap_or(Duration::ZERO));
+        self.feedback
+            .set_room(now, bytes.get() / self.size + self.feedback.held() + self.order.len());
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {
@@ -215,21 +220,21 @@ impl UnitReceiver {
         if matches!(message, Message::Drop { .. }) {
             self.release_all(now);
         }
-        self.ear.on_message(now, message)
+        self.feedback.on_message(now, message)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.release(now);
-        self.ear.handle_timeout(now);
+        self.feedback.handle_timeout(now);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.ear.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
+        self.feedback.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
     }
 
     /// What to tell the sender.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
-        let mut next = || self.ear.poll_message(now);
+        let mut next = || self.feedback.poll_message(now);
         let message = next();
         if message == Some(Message::Warning) && !self.warnings { next() } else { message }
     }
@@ -237,7 +242,7 @@ impl UnitReceiver {
     /// The sender wants everything told.
     pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
         self.flush(now);
-        self.ear.on_ask(now, rtt)
+        self.feedback.on_ask(now, rtt)
     }
 
     /// The sender said this by the channel that loses nothing.
@@ -246,17 +251,17 @@ impl UnitReceiver {
         if matches!(word, sabul::Message::Drop { .. }) {
             self.release_all(now);
         }
-        self.ear.on_word(now, word)
+        self.feedback.on_word(now, word)
     }
 
     /// What to tell the sender by that channel.
     pub(crate) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
-        self.ear.poll_word(now)
+        self.feedback.poll_word(now)
     }
 
     /// What to tell the sender as a bitmap.
     pub(crate) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
-        self.ear.poll_bitmap(now)
+        self.feedback.poll_bitmap(now)
     }
 
     /// The lane heard last, by which messages go.
@@ -267,7 +272,7 @@ impl UnitReceiver {
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
         let rtt = stats.rtt;
-        self.ear.gauges(stats);
+        self.feedback.gauges(stats);
         stats.rtt = stats.rtt.or(rtt);
         stats.host_drops = self.total_host_drops();
     }

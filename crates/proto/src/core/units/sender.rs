@@ -1,4 +1,4 @@
-//! The sending half: the object's ranges as numbered units, under UDT's feedback.
+//! The sending endpoint: the object's ranges as numbered units, under UDT's feedback.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use packtrain_cc::CongestionController;
 use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
+use super::feedback_sender::FeedbackSender;
 use super::map::UnitMap;
-use super::voice::Voice;
 use crate::breaker::{Breaker, Verdict};
 use crate::codec::frame::Host;
 use crate::codec::header::UNIT_OVERHEAD;
@@ -16,9 +16,9 @@ use crate::config::limits::WINDOW_UNITS;
 use crate::config::{CoreConfig, FeedbackKind};
 use crate::core::Load;
 use crate::core::backlog::Backlog;
-use crate::core::hostcap::{Arrived, HostCap};
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
+use crate::core::receiver_rate_cap::{Arrived, ReceiverRateCap};
 use crate::core::sender::Outcome;
 use crate::fobs::{self, Bitmap};
 use crate::mtu::Mtu;
@@ -37,7 +37,7 @@ pub(crate) struct UnitSender {
     pub(crate) released: Vec<Range<Offset>>,
     /// When the peer last said anything of the data.
     pub(crate) reported_at: Time,
-    voice: Voice,
+    feedback: FeedbackSender,
     /// FOBS: what makes messages of bitmaps.
     fobs: Option<Box<fobs::Reader>>,
     /// FOBS: the receiver is to be asked, and told this round trip.
@@ -50,7 +50,7 @@ pub(crate) struct UnitSender {
     host: Host,
     dropped: u64,
     /// What the receiving host takes, and the units that had come when it was last asked for.
-    host_cap: HostCap,
+    receiver_rate_cap: ReceiverRateCap,
     seen_came: u64,
     /// Losses and silences of the feedback that have been looked at.
     seen_lost: u64,
@@ -72,27 +72,27 @@ impl UnitSender {
         let datagram = ByteCount(u64::from(mtu.current()));
         let train = config.train.clamp(1, TRAIN_PACKETS);
         let window = WINDOW_UNITS;
-        let mut voice = if config.feedback == FeedbackKind::Sabul {
+        let mut feedback = if config.feedback == FeedbackKind::Sabul {
             let unit = u64::from(mtu.current()) - UNIT_OVERHEAD as u64;
             let buffer = config.buffer.get() / unit;
             let sabul = sabul::SenderConfig { datagram, train, window, buffer };
-            Voice::Sabul(Box::new(sabul::Sender::new(sabul, controller, now)))
+            FeedbackSender::Sabul(Box::new(sabul::Sender::new(sabul, controller, now)))
         } else {
             let variant = match config.feedback {
                 FeedbackKind::Udt(variant) => variant,
                 _ => Variant::default(),
             };
             let udt = udt::SenderConfig { variant, first: 0, datagram, train, window, bitmaps };
-            Voice::Udt(Box::new(udt::Sender::new(udt, controller, now)))
+            FeedbackSender::Udt(Box::new(udt::Sender::new(udt, controller, now)))
         };
-        voice.set_ceiling(config.rate_ceiling);
+        feedback.set_ceiling(config.rate_ceiling);
         Self {
             backlog: Backlog::default(),
             mtu,
             breaker: Breaker::default(),
             released: Vec::new(),
             reported_at: now,
-            voice,
+            feedback,
             fobs: bitmaps.then(|| Box::new(fobs::Reader::new(WINDOW_UNITS))),
             ask: None,
             map: UnitMap::default(),
@@ -100,7 +100,7 @@ impl UnitSender {
             limit: Limit::Idle,
             host: Host::default(),
             dropped: 0,
-            host_cap: HostCap::new(now),
+            receiver_rate_cap: ReceiverRateCap::new(now),
             seen_came: 0,
             seen_lost: 0,
             seen_silences: 0,
@@ -125,8 +125,8 @@ impl UnitSender {
             self.limit = Limit::Silence;
             return 0;
         }
-        let leave = self.voice.poll(now, self.fresh());
-        self.limit = self.voice.limit();
+        let leave = self.feedback.poll(now, self.fresh());
+        self.limit = self.feedback.limit();
         if leave.is_some() { TRAIN_PACKETS } else { 0 }
     }
 
@@ -141,7 +141,7 @@ impl UnitSender {
         skip_lost: bool,
     ) -> Option<Load> {
         loop {
-            match self.voice.poll(now, self.fresh())? {
+            match self.feedback.poll(now, self.fresh())? {
                 Leave::Again { .. } if skip_lost => {
                     self.limit = Limit::Payload;
                     return None;
@@ -151,7 +151,7 @@ impl UnitSender {
                         return Some(load);
                     }
                     // It cannot be sent as it was: whoever waits for it is told.
-                    self.voice.drop_units(first, first + 1);
+                    self.feedback.drop_units(first, first + 1);
                 }
                 Leave::Fresh { count, joined } => {
                     return self.plan(pn, count.min(packets), size, joined);
@@ -206,10 +206,10 @@ impl UnitSender {
             self.map.plan(train);
             self.backlog.advance(false, bytes);
         }
-        self.voice.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
+        self.feedback.on_sent(now, unit.first, train.count, ByteCount(wire), *repeat);
         if let Some(fobs) = &mut self.fobs {
             if *repeat {
-                let under_way = (self.voice.acked(), self.voice.next());
+                let under_way = (self.feedback.acked(), self.feedback.next());
                 fobs.on_again(now, under_way, unit.first, unit.first + packets);
             }
             self.ask = fobs.asks(now).or(self.ask);
@@ -229,8 +229,8 @@ impl UnitSender {
         message: &Message,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
-        let before = self.voice.arrived();
-        self.voice.on_message(now, message)?;
+        let before = self.feedback.arrived();
+        self.feedback.on_message(now, message)?;
         let lost: &[(u64, u64)] = match message {
             Message::Nak { ranges } => ranges,
             _ => &[],
@@ -245,11 +245,11 @@ impl UnitSender {
         word: &sabul::Message,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
-        let before = self.voice.arrived();
-        self.voice.on_word(now, word)?;
+        let before = self.feedback.arrived();
+        self.feedback.on_word(now, word)?;
         let sabul::Message::State(state) = word else { return Err(Impossible) };
         // What came beyond a gap is acknowledged late, but has shown what the path carries.
-        let top = state.top.filter(|_| self.voice.arrived() > before);
+        let top = state.top.filter(|_| self.feedback.arrived() > before);
         if let Some((_, size, ..)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
             self.mtu.on_acked(size + UNIT_OVERHEAD as u16);
         }
@@ -258,7 +258,7 @@ impl UnitSender {
 
     /// What to tell the receiver by that channel.
     pub(crate) fn poll_word(&mut self) -> Option<sabul::Message> {
-        self.voice.poll_word()
+        self.feedback.poll_word()
     }
 
     /// What all feedbacks do with word of the data: so many had arrived before it, these are
@@ -271,10 +271,10 @@ impl UnitSender {
         stats: &mut FlowStats,
     ) -> Outcome {
         self.alive = true;
-        let acked = self.voice.arrived().saturating_sub(before);
+        let acked = self.feedback.arrived().saturating_sub(before);
         let full = self.mtu.current();
         let Self { map, backlog, released, mtu, .. } = self;
-        map.forget(self.voice.acked(), |a, b, size| {
+        map.forget(self.feedback.acked(), |a, b, size| {
             stats.acked_bytes += ByteCount(b - a);
             backlog.release(a, b, released);
             mtu.on_acked(size + UNIT_OVERHEAD as u16);
@@ -283,7 +283,7 @@ impl UnitSender {
         let mut mtu_changed = false;
         if lost > 0 {
             if missing.last().is_some_and(|(_, end)| *end > self.loss_round) {
-                self.loss_round = self.voice.next();
+                self.loss_round = self.feedback.next();
                 stats.loss_rounds += 1;
             }
             let size = missing.first().and_then(|(first, _)| self.map.find(*first, 1));
@@ -303,9 +303,9 @@ impl UnitSender {
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
         let fobs = self.fobs.as_mut().ok_or(Impossible)?;
-        let (ack, lost) = fobs.read(now, bitmap, self.voice.udt().ok_or(Impossible)?)?;
+        let (ack, lost) = fobs.read(now, bitmap, self.feedback.udt().ok_or(Impossible)?)?;
         let latest = fobs.take_latest();
-        if let Some(udt) = self.voice.udt_mut() {
+        if let Some(udt) = self.feedback.udt_mut() {
             bitmap.runs.iter().for_each(|(first, end)| udt.on_came(*first, *end));
             udt.set_came(bitmap.next + bitmap.held);
             udt.set_latest(latest);
@@ -318,10 +318,10 @@ impl UnitSender {
         let more = self.on_message(now, &nak, stats)?;
         if let (Message::Nak { ranges }, Some(fobs)) = (&nak, &mut self.fobs) {
             for &(first, end) in ranges {
-                let udt = self.voice.udt();
+                let udt = self.feedback.udt();
                 if udt.is_some_and(|udt| udt.first_owed(first, end).is_none()) {
                     // Dropped: the receiver was told so, which takes as long as sending again.
-                    fobs.on_again(now, (self.voice.acked(), self.voice.next()), first, end);
+                    fobs.on_again(now, (self.feedback.acked(), self.feedback.next()), first, end);
                 }
             }
         }
@@ -337,14 +337,14 @@ impl UnitSender {
 
     /// The controller, for what is no feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
-        self.voice.controller_mut()
+        self.feedback.controller_mut()
     }
 
     /// The receiving host's counters came with an acknowledgement: how many more datagrams it
     /// dropped.
     pub(crate) fn on_host(&mut self, host: &Host) -> u64 {
         let more = host.drops.saturating_sub(self.host.drops);
-        self.voice.on_host(HostNews {
+        self.feedback.on_host(HostNews {
             drops: more,
             refused: host.refused.saturating_sub(self.host.refused),
             ecn_ce: host.ecn_ce.saturating_sub(self.host.ecn_ce),
@@ -362,7 +362,7 @@ impl UnitSender {
 
     /// The controller's pace, if it has one, below what the receiving host takes.
     pub(crate) fn rate(&self) -> Option<DataRate> {
-        self.voice.controller_rate().into_iter().chain(self.host_cap.rate()).min()
+        self.feedback.controller_rate().into_iter().chain(self.receiver_rate_cap.rate()).min()
     }
 
     /// The path answered a ping: what the breaker held back for want of feedback may leave.
@@ -378,33 +378,34 @@ impl UnitSender {
         self.cap(now, lost);
         // Lost is lost to the breaker, whoever is said to have dropped it.
         let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, self.rate());
-        let ceilings = [self.ceiling, self.host_cap.rate(), self.breaker.ceiling()];
-        self.voice.set_ceiling(ceilings.into_iter().flatten().min());
+        let ceilings = [self.ceiling, self.receiver_rate_cap.rate(), self.breaker.ceiling()];
+        self.feedback.set_ceiling(ceilings.into_iter().flatten().min());
         verdict
     }
 
     /// Tells the cap what came through.
     fn cap(&mut self, now: Time, lost: u64) {
-        let came = self.voice.came();
+        let came = self.feedback.came();
         let packets = came.saturating_sub(std::mem::replace(&mut self.seen_came, came));
         let bytes = ByteCount(packets * u64::from(self.mtu.current()));
         let dropped = std::mem::take(&mut self.dropped);
         let arrived = Arrived { bytes, packets, lost, dropped };
-        self.host_cap.on_report(now, self.rtt(), arrived, self.voice.controller_rate());
+        self.receiver_rate_cap.on_report(now, self.rtt(), arrived, self.feedback.controller_rate());
     }
 
     fn new_losses(&mut self) -> u64 {
-        let lost = self.voice.lost();
+        let lost = self.feedback.lost();
         lost - std::mem::replace(&mut self.seen_lost, lost)
     }
 
     /// Runs the timers that are due. True if silences make a black hole and the MTU fell: what is
     /// under way vanishes, while the path answers pings.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
-        let under_way = (self.voice.next() - self.voice.acked()).min(u64::from(u32::MAX)) as u32;
-        self.voice.handle_timeout(now);
+        let under_way =
+            (self.feedback.next() - self.feedback.acked()).min(u64::from(u32::MAX)) as u32;
+        self.feedback.handle_timeout(now);
         self.new_losses();
-        let (silences, _) = self.voice.silences();
+        let (silences, _) = self.feedback.silences();
         let fell_silent = silences != std::mem::replace(&mut self.seen_silences, silences);
         if !fell_silent || !std::mem::replace(&mut self.alive, false) {
             return false;
@@ -416,23 +417,23 @@ impl UnitSender {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         match self.limit {
             // What the pace allows does not matter: the payload or the path has to speak first.
-            Limit::Payload | Limit::Silence => self.voice.timers(),
-            _ => self.voice.poll_timeout(),
+            Limit::Payload | Limit::Silence => self.feedback.timers(),
+            _ => self.feedback.poll_timeout(),
         }
     }
 
     /// What to tell the receiver.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
-        self.voice.poll_message(now)
+        self.feedback.poll_message(now)
     }
 
     /// The size of datagrams changed: units too large for it now are planned again.
     pub(crate) fn on_mtu(&mut self) {
         let size = self.size();
-        let Self { map, voice, backlog, .. } = self;
+        let Self { map, feedback, backlog, .. } = self;
         let mut parts = Vec::new();
         map.drop_larger(size, |first, end, a, b| {
-            voice.drop_units(first, end);
+            feedback.drop_units(first, end);
             parts.push((a, b));
         });
         // Each goes before all others, so the last comes first.
@@ -442,7 +443,7 @@ impl UnitSender {
     /// Takes back what of `a..b` is not acknowledged. A unit that has other bytes too is planned
     /// again for them.
     pub(crate) fn revoke(&mut self, a: u64, b: u64, mut returned: impl FnMut(u64, u64)) {
-        let Self { map, voice, backlog, .. } = self;
+        let Self { map, feedback, backlog, .. } = self;
         let mut taken = Vec::new();
         backlog.revoke(a, b, |a, b| {
             taken.push((a, b));
@@ -451,7 +452,7 @@ impl UnitSender {
         let mut parts = Vec::new();
         for (a, b) in taken {
             map.drop_bytes(a, b, |first, end, a, b| {
-                voice.drop_units(first, end);
+                feedback.drop_units(first, end);
                 parts.push((a, b));
             });
         }
@@ -469,27 +470,27 @@ impl UnitSender {
 
     /// Wire bytes not yet acknowledged, as if every unit were full.
     pub(crate) fn in_flight(&self) -> u64 {
-        (self.voice.next() - self.voice.acked()) * u64::from(self.mtu.current())
+        (self.feedback.next() - self.feedback.acked()) * u64::from(self.mtu.current())
     }
 
     /// The smoothed round trip, once measured.
     pub(crate) fn rtt_known(&self) -> Option<Duration> {
-        self.voice.rtt()
+        self.feedback.rtt()
     }
 
     fn rtt(&self) -> Duration {
-        self.voice.rtt().unwrap_or(Duration::from_millis(100))
+        self.feedback.rtt().unwrap_or(Duration::from_millis(100))
     }
 
     /// Writes its gauges.
     pub(crate) fn gauges(&self, stats: &mut FlowStats) {
         let rtt = stats.rtt;
-        self.voice.gauges(stats);
+        self.feedback.gauges(stats);
         stats.rtt = stats.rtt.or(rtt);
-        stats.silences += self.voice.silences().1;
+        stats.silences += self.feedback.silences().1;
         stats.mtu = ByteCount(u64::from(self.mtu.current()));
         stats.host_drops = self.host.drops;
-        stats.host_cap = self.host_cap.rate();
+        stats.receiver_rate_cap = self.receiver_rate_cap.rate();
         stats.refused_packets = self.host.refused;
         stats.ecn_ce = self.host.ecn_ce;
         stats.limit = self.limit;

@@ -1,4 +1,4 @@
-//! Between the core and the halves that count in units: what arrives, what is due.
+//! Between the core and the endpoints that count in units: what arrives, what is due.
 
 use packtrain_units::{Duration, Time};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::codec::frame::{Frame, Host, nak_pieces};
 use crate::codec::reliable;
 use crate::codec::unit::Unit;
 use crate::config::limits::WORDS;
-use crate::core::half::Half;
+use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::{Core, Envelope};
@@ -22,7 +22,7 @@ const OTHER_FEEDBACK: CloseReason = CloseReason::Protocol("feedback of another k
 impl Core {
     /// The unit near which those to come are; none if this end does not receive units.
     pub(crate) fn expected_unit(&mut self) -> Option<u64> {
-        self.half.unit_receiver().map(|receiver| receiver.expected())
+        self.endpoint.unit_receiver().map(|receiver| receiver.expected())
     }
 
     /// A data packet with a unit of `len` bytes arrived, to be put where `place` puts it. False if
@@ -36,7 +36,7 @@ impl Core {
         (offset, len): (u64, usize),
         place: impl FnOnce() -> Placed,
     ) -> bool {
-        let Some(receiver) = self.half.unit_receiver() else { return false };
+        let Some(receiver) = self.endpoint.unit_receiver() else { return false };
         if len == 0 || offset.checked_add(len as u64).is_none() {
             return false;
         }
@@ -76,7 +76,7 @@ impl Core {
         unit: Unit,
         place: impl FnOnce() -> Option<u32>,
     ) -> bool {
-        let Some(receiver) = self.half.unit_receiver() else { return false };
+        let Some(receiver) = self.endpoint.unit_receiver() else { return false };
         let Some(Lane { window, .. }) = self.lanes.get_mut(usize::from(lane)) else { return false };
         let new = receiver.all_new(unit.first, train.count);
         if train.first < window.next() || self.life.is_over() || !new {
@@ -94,8 +94,8 @@ impl Core {
 
     /// The peer said something of the units; with an acknowledgement, of its host.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message, host: Option<&Host>) {
-        match &mut self.half {
-            Half::UnitSender(sender) => {
+        match &mut self.endpoint {
+            Endpoint::UnitSender(sender) => {
                 self.stats.reports += 1;
                 let drops = host.map_or(0, |host| sender.on_host(host));
                 let outcome = sender.on_message(now, message, &mut self.stats);
@@ -121,12 +121,12 @@ impl Core {
                 });
                 self.on_outcome(now, outcome, host.map_or(0, |host| host.drops));
             }
-            Half::UnitReceiver(receiver) => {
+            Endpoint::UnitReceiver(receiver) => {
                 if receiver.on_message(now, message).is_err() {
                     self.end(now, CloseReason::Protocol("units that cannot be"), true);
                 }
             }
-            Half::NativeSender(_) | Half::NativeReceiver(_) => {
+            Endpoint::NativeSender(_) | Endpoint::NativeReceiver(_) => {
                 self.end(now, OTHER_FEEDBACK, true);
             }
         }
@@ -134,7 +134,7 @@ impl Core {
 
     /// FOBS: the receiver told which units came.
     pub(crate) fn on_bitmap(&mut self, now: Time, bitmap: &Bitmap, host: &Host) {
-        let Half::UnitSender(sender) = &mut self.half else {
+        let Endpoint::UnitSender(sender) = &mut self.endpoint else {
             self.end(now, OTHER_FEEDBACK, true);
             return;
         };
@@ -182,9 +182,9 @@ impl Core {
     }
 
     fn on_word(&mut self, now: Time, word: &sabul::Message, host: &Host) {
-        let sender = match &mut self.half {
-            Half::UnitSender(sender) => sender,
-            Half::UnitReceiver(receiver) => {
+        let sender = match &mut self.endpoint {
+            Endpoint::UnitSender(sender) => sender,
+            Endpoint::UnitReceiver(receiver) => {
                 if receiver.on_word(now, word).is_err() {
                     self.end(now, CloseReason::Protocol("units that cannot be"), true);
                 }
@@ -224,7 +224,7 @@ impl Core {
 
     /// FOBS: the sender wants everything told.
     pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) {
-        match self.half.unit_receiver().map(|receiver| receiver.on_ask(now, rtt)) {
+        match self.endpoint.unit_receiver().map(|receiver| receiver.on_ask(now, rtt)) {
             Some(Ok(())) => {}
             _ => self.end(now, OTHER_FEEDBACK, true),
         }
@@ -237,7 +237,7 @@ impl Core {
 
     /// When a sender that the breaker has silenced asks whether the path is back.
     pub(crate) fn ask_at(&self) -> Option<Time> {
-        let (_, breaker, _) = self.half.breaker()?;
+        let (_, breaker, _) = self.endpoint.breaker()?;
         breaker.is_silent().then(|| self.life.said_at() + self.persist_gap())
     }
 
@@ -247,50 +247,50 @@ impl Core {
             self.silence(now);
         }
         let asks = due(self.ask_at());
-        let Some(sender) = self.half.unit_sender() else { return };
+        let Some(sender) = self.endpoint.unit_sender() else { return };
         if due(sender.poll_timeout()) && sender.handle_timeout(now) {
             self.mtu_changed(now);
         }
         self.poll_mtu(now);
-        while let Some(word) = self.half.unit_sender().and_then(|s| s.poll_word()) {
+        while let Some(word) = self.endpoint.unit_sender().and_then(|s| s.poll_word()) {
             self.say_word(now, &word, &Host::default());
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         if asks {
             self.ping(now, lane, false);
         }
-        if let Some(rtt) = self.half.unit_sender().and_then(|sender| sender.poll_ask()) {
+        if let Some(rtt) = self.endpoint.unit_sender().and_then(|sender| sender.poll_ask()) {
             self.say(lane, Frame::Ask { rtt });
         }
-        while let Some(message) = self.half.unit_sender().and_then(|s| s.poll_message(now)) {
+        while let Some(message) = self.endpoint.unit_sender().and_then(|s| s.poll_message(now)) {
             self.say(lane, Frame::Unit(message));
         }
     }
 
     pub(crate) fn poll_unit_receiver(&mut self, now: Time) {
-        let Some(receiver) = self.half.unit_receiver() else { return };
+        let Some(receiver) = self.endpoint.unit_receiver() else { return };
         receiver.handle_timeout(now);
         let lane = usize::from(receiver.lane());
-        while let Some(word) = self.half.unit_receiver().and_then(|r| r.poll_word(now)) {
+        while let Some(word) = self.endpoint.unit_receiver().and_then(|r| r.poll_word(now)) {
             self.stats.reports += 1;
-            let Some(receiver) = self.half.unit_receiver() else { return };
+            let Some(receiver) = self.endpoint.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
             self.say_word(now, &word, &host);
         }
         if !self.lanes[lane].is_open() {
             return;
         }
-        while let Some(bitmap) = self.half.unit_receiver().and_then(|r| r.poll_bitmap(now)) {
+        while let Some(bitmap) = self.endpoint.unit_receiver().and_then(|r| r.poll_bitmap(now)) {
             self.stats.reports += 1;
-            let Some(receiver) = self.half.unit_receiver() else { return };
+            let Some(receiver) = self.endpoint.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
             self.say(lane, Frame::Bitmap { bitmap, host });
         }
-        while let Some(message) = self.half.unit_receiver().and_then(|r| r.poll_message(now)) {
+        while let Some(message) = self.endpoint.unit_receiver().and_then(|r| r.poll_message(now)) {
             self.stats.reports += 1;
             match message {
                 Message::Ack(ack) => {
-                    let Some(receiver) = self.half.unit_receiver() else { return };
+                    let Some(receiver) = self.endpoint.unit_receiver() else { return };
                     let host = receiver.host(&self.stats);
                     self.say(lane, Frame::Ack { ack, host });
                 }

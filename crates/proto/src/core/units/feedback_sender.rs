@@ -9,7 +9,7 @@ use crate::udt::{self, HostNews, Impossible, Leave, Message};
 
 /// A feedback's sender.
 #[derive(Debug)]
-pub(super) enum Voice {
+pub(super) enum FeedbackSender {
     /// UDT's, which serves FOBS too.
     Udt(Box<udt::Sender>),
     /// SABUL's.
@@ -18,19 +18,19 @@ pub(super) enum Voice {
 
 /// Asks the one there is.
 macro_rules! ask {
-    ($self:expr, $voice:ident => $answer:expr) => {
+    ($self:expr, $sender:ident => $answer:expr) => {
         match $self {
-            Voice::Udt($voice) => $answer,
-            Voice::Sabul($voice) => $answer,
+            FeedbackSender::Udt($sender) => $answer,
+            FeedbackSender::Sabul($sender) => $answer,
         }
     };
 }
 
-impl Voice {
+impl FeedbackSender {
     /// UDT's, if it is that.
     pub(super) fn udt(&self) -> Option<&udt::Sender> {
         match self {
-            Self::Udt(voice) => Some(voice),
+            Self::Udt(sender) => Some(sender),
             Self::Sabul(_) => None,
         }
     }
@@ -38,19 +38,19 @@ impl Voice {
     /// The same, to be changed.
     pub(super) fn udt_mut(&mut self) -> Option<&mut udt::Sender> {
         match self {
-            Self::Udt(voice) => Some(voice),
+            Self::Udt(sender) => Some(sender),
             Self::Sabul(_) => None,
         }
     }
 
     /// What may leave now, if there are `fresh` new units.
     pub(super) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
-        ask!(self, voice => voice.poll(now, fresh))
+        ask!(self, sender => sender.poll(now, fresh))
     }
 
     /// What keeps it from sending more.
     pub(super) fn limit(&self) -> Limit {
-        ask!(self, voice => voice.limit())
+        ask!(self, sender => sender.limit())
     }
 
     /// Units left.
@@ -62,38 +62,38 @@ impl Voice {
         wire: ByteCount,
         again: bool,
     ) {
-        ask!(self, voice => voice.on_sent(now, first, count, wire, again));
+        ask!(self, sender => sender.on_sent(now, first, count, wire, again));
     }
 
     /// All units below have arrived, or were dropped.
     pub(super) fn acked(&self) -> u64 {
-        ask!(self, voice => voice.acked())
+        ask!(self, sender => sender.acked())
     }
 
     /// How many units are known to have arrived, by whatever the breaker is to count.
     pub(super) fn arrived(&self) -> u64 {
         match self {
-            Self::Udt(voice) => voice.acked(),
-            Self::Sabul(voice) => voice.received(),
+            Self::Udt(sender) => sender.acked(),
+            Self::Sabul(sender) => sender.received(),
         }
     }
 
     /// The same with those beyond a gap, where the feedback tells of them.
     pub(super) fn came(&self) -> u64 {
         match self {
-            Self::Udt(voice) => voice.came().unwrap_or(voice.acked()),
-            Self::Sabul(voice) => voice.received(),
+            Self::Udt(sender) => sender.came().unwrap_or(sender.acked()),
+            Self::Sabul(sender) => sender.received(),
         }
     }
 
     /// The number that the next new unit gets.
     pub(super) fn next(&self) -> u64 {
-        ask!(self, voice => voice.next())
+        ask!(self, sender => sender.next())
     }
 
     /// Units that were reported lost so far.
     pub(super) fn lost(&self) -> u64 {
-        ask!(self, voice => voice.lost())
+        ask!(self, sender => sender.lost())
     }
 
     /// The receiver said this by datagram.
@@ -105,48 +105,48 @@ impl Voice {
     pub(super) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
         match self {
             Self::Udt(_) => Err(Impossible),
-            Self::Sabul(voice) => voice.on_message(now, word),
+            Self::Sabul(sender) => sender.on_message(now, word),
         }
     }
 
     /// The receiving host told this; the controller hears it with the next feedback.
     pub(super) fn on_host(&mut self, news: HostNews) {
-        ask!(self, voice => voice.on_host(news));
+        ask!(self, sender => sender.on_host(news));
     }
 
     /// The controller, for what is no feedback.
     pub(super) fn controller_mut(&mut self) -> &mut dyn CongestionController {
-        ask!(self, voice => voice.controller_mut())
+        ask!(self, sender => sender.controller_mut())
     }
 
     /// The controller's rate, whatever the ceiling.
     pub(super) fn controller_rate(&self) -> Option<DataRate> {
-        ask!(self, voice => voice.controller_rate())
+        ask!(self, sender => sender.controller_rate())
     }
 
     /// The owner's own limit on the rate.
     pub(super) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
-        ask!(self, voice => voice.set_ceiling(ceiling));
+        ask!(self, sender => sender.set_ceiling(ceiling));
     }
 
     /// These units are not to be sent again.
     pub(super) fn drop_units(&mut self, first: u64, end: u64) {
-        ask!(self, voice => voice.drop_units(first, end));
+        ask!(self, sender => sender.drop_units(first, end));
     }
 
     /// Runs the timers that are due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        ask!(self, voice => voice.handle_timeout(now));
+        ask!(self, sender => sender.handle_timeout(now));
     }
 
     /// When something happens by itself.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        ask!(self, voice => voice.poll_timeout())
+        ask!(self, sender => sender.poll_timeout())
     }
 
     /// The same for an owner that would not send anything now anyhow.
     pub(super) fn timers(&self) -> Option<Time> {
-        ask!(self, voice => voice.timers())
+        ask!(self, sender => sender.timers())
     }
 
     /// How often nothing was heard for so long that something was repeated, and everything.
@@ -163,17 +163,17 @@ impl Voice {
     pub(super) fn poll_word(&mut self) -> Option<sabul::Message> {
         match self {
             Self::Udt(_) => None,
-            Self::Sabul(voice) => voice.poll_message(),
+            Self::Sabul(sender) => sender.poll_message(),
         }
     }
 
     /// The smoothed round trip, once known.
     pub(super) fn rtt(&self) -> Option<Duration> {
-        ask!(self, voice => voice.rtt())
+        ask!(self, sender => sender.rtt())
     }
 
     /// Writes its gauges.
     pub(super) fn gauges(&self, stats: &mut FlowStats) {
-        ask!(self, voice => voice.gauges(stats));
+        ask!(self, sender => sender.gauges(stats));
     }
 }

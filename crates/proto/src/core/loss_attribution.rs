@@ -10,7 +10,7 @@ use crate::core::Core;
 impl Core {
     /// The next window to be judged.
     pub(crate) fn poll_signature(&mut self) -> Option<LossWindow> {
-        let mut window = self.half.controller_mut()?.poll_signature()?;
+        let mut window = self.endpoint.controller_mut()?.poll_signature()?;
         if !self.provides.covers(Signals::of(&[Signal::HostDrops])) {
             window.host_drops = None;
         }
@@ -20,7 +20,7 @@ impl Core {
     /// Why the packets of a window were lost.
     pub(crate) fn on_verdict(&mut self, now: Time, window: &LossWindow, verdict: &Verdict) {
         self.stats.loss.add(window.host_drops, verdict);
-        if let Some(controller) = self.half.controller_mut() {
+        if let Some(controller) = self.endpoint.controller_mut() {
             controller.on_verdict(now, window.number, verdict);
         }
         self.log.note(now, "recovery:verdict", || {

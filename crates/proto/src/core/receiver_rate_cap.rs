@@ -34,7 +34,7 @@ const FLOOR: DataRate = DataRate::from_bps(100_000);
 
 /// The cap, if there is one, and what it is judged by.
 #[derive(Debug)]
-pub(crate) struct HostCap {
+pub(crate) struct ReceiverRateCap {
     cap: Option<Cap>,
     /// Rounds for which none is tried.
     rest: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Arrived {
     pub(crate) dropped: u64,
 }
 
-impl HostCap {
+impl ReceiverRateCap {
     pub(crate) fn new(now: Time) -> Self {
         let recent = [DataRate::ZERO; RECENT];
         Self { cap: None, rest: 0, started: now, round: Arrived::default(), early: false, recent }
@@ -163,13 +163,13 @@ mod tests {
 
     /// A receiver of one flow, round by round.
     struct Receiver {
-        cap: HostCap,
+        cap: ReceiverRateCap,
         now: Time,
     }
 
     impl Receiver {
         fn new() -> Self {
-            Self { cap: HostCap::new(Time::ZERO), now: Time::ZERO }
+            Self { cap: ReceiverRateCap::new(Time::ZERO), now: Time::ZERO }
         }
 
         /// One round of which so much comes through and such a share is lost; the cap after it.

@@ -1,4 +1,4 @@
-//! How many datagrams the receiving host dropped.
+//! How many datagrams the receiving host dropped at its socket.
 //!
 //! The kernel counts what it drops for want of buffer, but where it joins datagrams (UDP_GRO) it
 //! counts a whole batch as one. A socket is a queue: what was dropped at it is missing right
@@ -13,14 +13,14 @@ const JOINED: u64 = 64;
 
 /// The drops of one lane.
 #[derive(Debug, Default)]
-pub(crate) struct OwnDrops {
+pub(crate) struct SocketDrops {
     /// Datagrams.
     total: u32,
     /// Batches whose gap has not been seen, and what had been jumped over before them.
     waiting: Option<(u64, u64)>,
 }
 
-impl OwnDrops {
+impl SocketDrops {
     /// The kernel counted so many more batches, before what comes next.
     pub(crate) fn counted(&mut self, batches: u32, window: &Window) {
         let (count, _) = self.waiting.get_or_insert((0, window.skipped()));
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_gap_says_how_many_a_count_stands_for() {
-        let (mut window, mut drops) = (Window::new(), OwnDrops::default());
+        let (mut window, mut drops) = (Window::new(), SocketDrops::default());
         window.set_run(0, 100);
         assert_eq!(drops.on_batch(&window), None);
         window.set_run(110, 120);

@@ -9,7 +9,7 @@ use crate::udt::{self, Impossible, Message, Seen};
 
 /// A feedback's receiver.
 #[derive(Debug)]
-pub(super) enum Ear {
+pub(super) enum FeedbackReceiver {
     /// UDT's.
     Udt(Box<udt::Receiver>),
     /// FOBS's.
@@ -20,24 +20,24 @@ pub(super) enum Ear {
 
 /// Asks the one there is.
 macro_rules! ask {
-    ($self:expr, $ear:ident => $answer:expr) => {
+    ($self:expr, $receiver:ident => $answer:expr) => {
         match $self {
-            Ear::Udt($ear) => $answer,
-            Ear::Fobs($ear) => $answer,
-            Ear::Sabul($ear) => $answer,
+            FeedbackReceiver::Udt($receiver) => $answer,
+            FeedbackReceiver::Fobs($receiver) => $answer,
+            FeedbackReceiver::Sabul($receiver) => $answer,
         }
     };
 }
 
-impl Ear {
+impl FeedbackReceiver {
     /// What this unit is to it.
     pub(super) fn check(&self, unit: u64) -> Seen {
-        ask!(self, ear => ear.check(unit))
+        ask!(self, receiver => receiver.check(unit))
     }
 
     /// These units came and were placed.
     pub(super) fn take(&mut self, now: Time, first: u64, count: u32) {
-        ask!(self, ear => ear.take(now, first, count));
+        ask!(self, receiver => receiver.take(now, first, count));
     }
 
     /// Packets came in one batch, repeats among them: the first and the last of them these units.
@@ -50,32 +50,32 @@ impl Ear {
         joined: bool,
     ) {
         match self {
-            Self::Udt(ear) => ear.on_batch(at, first, last, packets, joined),
-            Self::Fobs(ear) => ear.on_batch(now, at, last),
+            Self::Udt(receiver) => receiver.on_batch(at, first, last, packets, joined),
+            Self::Fobs(receiver) => receiver.on_batch(now, at, last),
             Self::Sabul(_) => {}
         }
     }
 
     /// The first unit that has not come.
     pub(super) fn next(&self) -> u64 {
-        ask!(self, ear => ear.next())
+        ask!(self, receiver => receiver.next())
     }
 
     /// Behind the highest unit that came.
     pub(super) fn top(&self) -> u64 {
-        ask!(self, ear => ear.top())
+        ask!(self, receiver => receiver.top())
     }
 
     /// How many units came that are beyond a missing one.
     pub(super) fn held(&self) -> u64 {
-        ask!(self, ear => ear.held())
+        ask!(self, receiver => receiver.held())
     }
 
     /// The smoothed round trip, once known.
     pub(super) fn rtt(&self) -> Option<Duration> {
         match self {
-            Self::Udt(ear) => ear.rtt(),
-            Self::Fobs(ear) => ear.rtt(),
+            Self::Udt(receiver) => receiver.rtt(),
+            Self::Fobs(receiver) => receiver.rtt(),
             Self::Sabul(_) => None,
         }
     }
@@ -83,17 +83,17 @@ impl Ear {
     /// The owner has room for so many units from `next` on.
     pub(super) fn set_room(&mut self, now: Time, units: u64) {
         match self {
-            Self::Udt(ear) => ear.set_room(now, units),
-            Self::Fobs(ear) => ear.set_room(now, units),
-            Self::Sabul(ear) => ear.set_room(units),
+            Self::Udt(receiver) => receiver.set_room(now, units),
+            Self::Fobs(receiver) => receiver.set_room(now, units),
+            Self::Sabul(receiver) => receiver.set_room(units),
         }
     }
 
     /// The sender said this.
     pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match self {
-            Self::Udt(ear) => ear.on_message(now, message),
-            Self::Fobs(ear) => ear.on_message(now, message),
+            Self::Udt(receiver) => receiver.on_message(now, message),
+            Self::Fobs(receiver) => receiver.on_message(now, message),
             Self::Sabul(_) => Err(Impossible),
         }
     }
@@ -101,8 +101,8 @@ impl Ear {
     /// FOBS: the sender wants everything told.
     pub(super) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
         match self {
-            Self::Fobs(ear) => {
-                ear.on_ask(now, rtt);
+            Self::Fobs(receiver) => {
+                receiver.on_ask(now, rtt);
                 Ok(())
             }
             Self::Udt(_) | Self::Sabul(_) => Err(Impossible),
@@ -112,7 +112,7 @@ impl Ear {
     /// SABUL: the sender said this by the channel that loses nothing.
     pub(super) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
         match self {
-            Self::Sabul(ear) => ear.on_message(now, word),
+            Self::Sabul(receiver) => receiver.on_message(now, word),
             Self::Udt(_) | Self::Fobs(_) => Err(Impossible),
         }
     }
@@ -120,21 +120,21 @@ impl Ear {
     /// Runs the timers that are due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         match self {
-            Self::Udt(ear) => ear.handle_timeout(now),
+            Self::Udt(receiver) => receiver.handle_timeout(now),
             Self::Fobs(_) => {}
-            Self::Sabul(ear) => ear.handle_timeout(now),
+            Self::Sabul(receiver) => receiver.handle_timeout(now),
         }
     }
 
     /// When something happens by itself.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        ask!(self, ear => ear.poll_timeout())
+        ask!(self, receiver => receiver.poll_timeout())
     }
 
     /// What to tell the sender.
     pub(super) fn poll_message(&mut self, now: Time) -> Option<Message> {
         match self {
-            Self::Udt(ear) => ear.poll_message(now),
+            Self::Udt(receiver) => receiver.poll_message(now),
             Self::Fobs(_) | Self::Sabul(_) => None,
         }
     }
@@ -143,7 +143,7 @@ impl Ear {
     pub(super) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
         match self {
             Self::Udt(_) | Self::Fobs(_) => None,
-            Self::Sabul(ear) => ear.poll_message(now),
+            Self::Sabul(receiver) => receiver.poll_message(now),
         }
     }
 
@@ -151,15 +151,15 @@ impl Ear {
     pub(super) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
         match self {
             Self::Udt(_) | Self::Sabul(_) => None,
-            Self::Fobs(ear) => ear.poll_bitmap(now),
+            Self::Fobs(receiver) => receiver.poll_bitmap(now),
         }
     }
 
     /// Writes its gauges.
     pub(super) fn gauges(&self, stats: &mut FlowStats) {
         match self {
-            Self::Udt(ear) => ear.gauges(stats),
-            Self::Fobs(ear) => stats.rtt = ear.rtt(),
+            Self::Udt(receiver) => receiver.gauges(stats),
+            Self::Fobs(receiver) => stats.rtt = receiver.rtt(),
             Self::Sabul(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! What is particular to one feedback at one end: a closed set.
 //!
 //! The core owns what every flow has, whatever its feedback: lanes and their packet numbers,
-//! paths, liveness, control packets, events. A half owns what is sent or received and how the two
+//! paths, liveness, control packets, events. An endpoint owns what is sent or received and how the two
 //! ends speak of it. The names below are all that the core asks of one without knowing which.
 
 use std::ops::Range;
@@ -21,14 +21,14 @@ use crate::stats::{FlowStats, Limit};
 
 /// One end's part of one feedback.
 #[derive(Debug)]
-pub(crate) enum Half {
+pub(crate) enum Endpoint {
     NativeSender(Box<Sender>),
     NativeReceiver(Box<Receiver>),
     UnitSender(Box<UnitSender>),
     UnitReceiver(Box<UnitReceiver>),
 }
 
-impl Half {
+impl Endpoint {
     pub(crate) fn new(
         config: &CoreConfig,
         controller: Option<Box<dyn CongestionController>>,
