@@ -28,7 +28,7 @@ use packtrain_net::tcp::tune::{self, check_congestion};
 use packtrain_net::tcp::{ConnectOptions, listen};
 use packtrain_net::udp::PortRange;
 use packtrain_os::{clock, entropy};
-use packtrain_session::{DepotId, Guard, MAX_HOPS};
+use packtrain_session::{DepotId, MAX_HOPS, ReplayGuard};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use tokio::net::TcpListener;
@@ -93,7 +93,7 @@ struct Depot {
     hops: Hops,
     /// When datagrams last did not get through to a next depot; 0 for never.
     fell_back: AtomicU64,
-    guard: Mutex<Guard>,
+    guard: Mutex<ReplayGuard>,
     counters: Counters,
     spool: Option<Arc<Spool>>,
     sensors: Sensors,
@@ -322,7 +322,7 @@ fn listen_and_relay(
         pool,
         movers: Movers::new(executor::workers()),
         admission: Mutex::new(Admission::new(request.limits)),
-        guard: Mutex::new(Guard::new(begun, MAX_REMEMBERED)),
+        guard: Mutex::new(ReplayGuard::new(begun, MAX_REMEMBERED)),
         counters: Counters::default(),
         sensors: Sensors::load(measurements(bound)),
         turns,

@@ -9,8 +9,8 @@ use packtrain_net::relay::{cut, pump};
 use packtrain_net::tcp::{connect_any, tune};
 use packtrain_os::clock;
 use packtrain_session::{
-    Answer, Guard, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind, Next, Reason,
-    Refusal, Stale,
+    Answer, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind, Next, Reason, Refusal,
+    ReplayError, ReplayGuard,
 };
 use packtrain_units::{ByteCount, Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -216,14 +216,18 @@ pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended>
 }
 
 /// Takes a header that was never here before, and whose time is now.
-pub(super) fn once(guard: &Mutex<Guard>, header: &Header, position: usize) -> Result<(), Ended> {
+pub(super) fn once(
+    guard: &Mutex<ReplayGuard>,
+    header: &Header,
+    position: usize,
+) -> Result<(), Ended> {
     let session = &header.session;
     let taken =
         guard.lock().admit(clock::now(), clock::wall(), session.sent, &header.sender, session.id);
-    let no = |reason, stale: Stale| Err(refusal(position, reason, stale.to_string()).into());
+    let no = |reason, stale: ReplayError| Err(refusal(position, reason, stale.to_string()).into());
     match taken {
         Ok(()) => Ok(()),
-        Err(stale @ Stale::Full) => no(Reason::Busy, stale),
+        Err(stale @ ReplayError::Full) => no(Reason::Busy, stale),
         Err(stale) => no(Reason::Stale, stale),
     }
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use packtrain_os::clock;
 use packtrain_session::spool::{Head, Policy};
-use packtrain_session::{Guard, Hop, Reason, Refusal, SessionId};
+use packtrain_session::{Hop, Reason, Refusal, ReplayGuard, SessionId};
 use packtrain_units::{ByteCount, Duration};
 use tokio::sync::{Semaphore, watch};
 
@@ -119,7 +119,7 @@ pub(super) struct Kept {
     reserved: Mutex<ByteCount>,
     branches: Vec<Branch>,
     depositors: Depositors,
-    claims: Mutex<Guard>,
+    claims: Mutex<ReplayGuard>,
     /// It was told that everything is safe.
     told: AtomicBool,
     /// It was told that it cannot be removed.
@@ -211,7 +211,7 @@ impl Kept {
             records,
             reserved: Mutex::new(reserved),
             depositors: Depositors::default(),
-            claims: Mutex::new(Guard::new(began, MAX_CLAIMS)),
+            claims: Mutex::new(ReplayGuard::new(began, MAX_CLAIMS)),
             told: AtomicBool::new(progress.all_safe || progress.over),
             stuck: AtomicBool::new(false),
             head,

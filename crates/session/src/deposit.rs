@@ -23,12 +23,12 @@ pub struct Claim {
     /// Which.
     pub session: SessionId,
     /// What for.
-    pub wish: Wish,
+    pub purpose: ClaimPurpose,
 }
 
 /// What a claim is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum ClaimPurpose {
     /// To read it.
     Read,
     /// It is needed no more.
@@ -57,9 +57,9 @@ impl Spool {
             }
             Self::Claim(claim) => {
                 out.extend(claim.session.0);
-                out.push(match claim.wish {
-                    Wish::Read => 0,
-                    Wish::Release => 1,
+                out.push(match claim.purpose {
+                    ClaimPurpose::Read => 0,
+                    ClaimPurpose::Release => 1,
                 });
             }
         }
@@ -85,11 +85,11 @@ impl Deposit {
 impl Claim {
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let (session, rest) = value.split_first_chunk::<16>()?;
-        let wish = match rest {
-            [0] => Wish::Read,
-            [1] => Wish::Release,
+        let purpose = match rest {
+            [0] => ClaimPurpose::Read,
+            [1] => ClaimPurpose::Release,
             _ => return None,
         };
-        Some(Self { session: SessionId(*session), wish })
+        Some(Self { session: SessionId(*session), purpose })
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use packtrain_units::ByteCount;
 
 use super::super::address::tests::any_place;
-use super::super::deposit::Wish;
+use super::super::deposit::ClaimPurpose;
 use super::super::measure::Epoch;
 use super::*;
 
@@ -49,8 +49,8 @@ fn any_spool() -> impl Strategy<Value = Option<Spool>> {
         let (session, keep) = (SessionId(session), Duration::from_secs(keep.into()));
         Spool::Deposit(Deposit { session, capability, size: size.map(ByteCount), keep })
     });
-    let wish = prop_oneof![Just(Wish::Read), Just(Wish::Release)];
-    let claim = (id, wish).prop_map(|(id, wish)| Claim { session: SessionId(id), wish });
+    let purpose = prop_oneof![Just(ClaimPurpose::Read), Just(ClaimPurpose::Release)];
+    let claim = (id, purpose).prop_map(|(id, purpose)| Claim { session: SessionId(id), purpose });
     prop::option::of(prop_oneof![deposit, claim.prop_map(Spool::Claim)])
 }
 

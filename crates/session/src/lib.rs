@@ -8,7 +8,7 @@
 //! of depots.
 //!
 //! The sender signs everything in a header but the trail, so that each depot knows who asks
-//! without asking back. A [`Guard`] refuses a header that was seen before.
+//! without asking back. A [`ReplayGuard`] refuses a header that was seen before.
 //!
 //! Widths are ours where the paper leaves them open (Swany, *Network Logistics*: 128-bit session
 //! number, addresses, 16-bit ports, version, type and header length). All numbers are big-endian.
@@ -17,18 +17,18 @@ mod address;
 mod answer;
 mod deposit;
 pub mod echo;
-mod guard;
 mod header;
 pub mod hop;
 mod id;
 pub mod measure;
+mod replay;
 pub mod spool;
 
 pub use address::{Host, Place, PlaceError};
 pub use answer::{ANSWER_HEAD, Answer, AnswerError, Reason, Refusal};
-pub use deposit::{Claim, Deposit, Spool, Wish};
-pub use guard::{Guard, Stale, WINDOW};
+pub use deposit::{Claim, ClaimPurpose, Deposit, Spool};
 pub use header::{
     Branch, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Kind, MAX_HOPS, Next, Session,
 };
 pub use id::{DepotId, SessionId};
+pub use replay::{MAX_CLOCK_OFFSET, ReplayError, ReplayGuard};

@@ -13,7 +13,7 @@ mod record;
 pub use frame::{FRAME_HEAD, Frame, FrameError};
 pub use mark::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, Mark, newest};
 pub use record::{
-    OpenError, Opener, RECORD, RECORD_LEAST, RECORD_TEXT, Sealer, is_genuine, last_record,
+    OpenError, Opener, RECORD, RECORD_MIN, RECORD_TEXT, Sealer, is_genuine, last_record,
     records_for, sealed_len,
 };
 

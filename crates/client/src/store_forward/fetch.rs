@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use packtrain_os::{clock, entropy};
 use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, last_record, records_for};
-use packtrain_session::{Place, Wish};
+use packtrain_session::{ClaimPurpose, Place};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
@@ -190,7 +190,7 @@ impl Fetch {
     /// A connection, and how many records that depot says there are in all, once it says so.
     fn connect(&self, place: &Place) -> Result<(Asked, Option<u64>), LineError> {
         let odd = |text: &str| LineError::Away(place.clone(), text.to_owned());
-        let header = self.ticket.claim(place, Wish::Read, entropy::bytes(), clock::wall());
+        let header = self.ticket.claim(place, ClaimPurpose::Read, entropy::bytes(), clock::wall());
         let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
         let mut line = Line::open(place, &hello, self.buffers)?;
         match line.frame()? {
@@ -249,7 +249,8 @@ impl Fetch {
     pub(super) fn release(&self) -> Vec<String> {
         let mut failed = Vec::new();
         for place in &self.order {
-            let header = self.ticket.claim(place, Wish::Release, entropy::bytes(), clock::wall());
+            let header =
+                self.ticket.claim(place, ClaimPurpose::Release, entropy::bytes(), clock::wall());
             let Some(header) = header else { continue };
             match Line::open(place, &header.write(), None) {
                 Ok(_) => {}

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use packtrain_net::tcp::Identity;
 use packtrain_session::{
-    Branch, Claim, Deposit, Header, Hop, Kind, Place, Session, SessionId, Spool, Wish,
+    Branch, Claim, ClaimPurpose, Deposit, Header, Hop, Kind, Place, Session, SessionId, Spool,
 };
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,7 @@ impl ClaimTicket {
     pub(super) fn claim(
         &self,
         depot: &Place,
-        wish: Wish,
+        purpose: ClaimPurpose,
         id: [u8; 16],
         now: Duration,
     ) -> Option<Header> {
@@ -167,7 +167,7 @@ impl ClaimTicket {
             destination: Hop::tcp(depot.clone()),
             route: Vec::new(),
             tree: Vec::new(),
-            spool: Some(Spool::Claim(Claim { session: self.id(), wish })),
+            spool: Some(Spool::Claim(Claim { session: self.id(), purpose })),
         };
         session.seal(key.public().0, |text| key.sign(text)).ok()
     }

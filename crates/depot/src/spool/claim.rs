@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packtrain_session::spool::{FRAME_HEAD, Frame};
-use packtrain_session::{Answer, Claim, Header, Reason, Spool as Asked, Wish};
+use packtrain_session::{Answer, Claim, ClaimPurpose, Header, Reason, Spool as Asked};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -56,7 +56,7 @@ pub(crate) async fn claim(
     // Remembered only while there is a seat, and for each session by itself.
     once(&kept.claims, &header, 0)?;
     flow.touch();
-    if claim.wish == Wish::Release {
+    if claim.purpose == ClaimPurpose::Release {
         let bytes = kept.records.bytes();
         let released = tokio::task::block_in_place(|| spool.release(&kept));
         released.map_err(|e| Ended::from(disk_failed(&e)))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use packtrain_os::clock;
 use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, is_genuine};
-use packtrain_session::{Answer, Header, Reason, Refusal, Spool as Asked, WINDOW};
+use packtrain_session::{Answer, Header, MAX_CLOCK_OFFSET, Reason, Refusal, Spool as Asked};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -59,7 +59,7 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
         return no(Reason::TooLong, format!("{depth} depots in a row; {most} are allowed"));
     }
     let now = clock::wall();
-    if session.sent > now + WINDOW {
+    if session.sent > now + MAX_CLOCK_OFFSET {
         let text = "the sender's clock is ahead of the depot's by more than two minutes: set them";
         return no(Reason::Stale, text.into());
     }

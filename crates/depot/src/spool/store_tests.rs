@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use packtrain_session::spool::RECORD_LEAST;
+use packtrain_session::spool::RECORD_MIN;
 use proptest::prelude::*;
 
 use super::*;
@@ -147,7 +147,7 @@ impl Disk for Machine {
 }
 
 fn record(number: u64, last: bool) -> Vec<u8> {
-    let len = if last { RECORD_LEAST + 9 } else { RECORD };
+    let len = if last { RECORD_MIN + 9 } else { RECORD };
     vec![number as u8 + 1; len]
 }
 

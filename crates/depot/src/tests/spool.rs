@@ -1,7 +1,7 @@
 //! Sessions that are kept, as depots are told of them.
 
 use packtrain_session::spool::{FRAME_HEAD, Frame, RECORD_TEXT, Sealer};
-use packtrain_session::{Claim, Deposit, DepotId, Spool as Asked, Wish};
+use packtrain_session::{Claim, ClaimPurpose, Deposit, DepotId, Spool as Asked};
 
 use super::*;
 
@@ -92,10 +92,10 @@ async fn until_safe(socket: &mut TcpStream, want: u64) {
     }
 }
 
-fn claim(place: &Place, wish: Wish) -> Vec<u8> {
+fn claim(place: &Place, purpose: ClaimPurpose) -> Vec<u8> {
     let session = Session {
         kind: Kind::Claim,
-        spool: Some(Asked::Claim(Claim { session: SESSION, wish })),
+        spool: Some(Asked::Claim(Claim { session: SESSION, purpose })),
         ..ask(place, &[])
     };
     let identity = Identity::generate(CAPABILITY);
@@ -174,11 +174,11 @@ fn a_claim_is_for_the_depot_it_names() {
         sender.write_all(&record(0, true)).await.expect("room");
         until_safe(&mut sender, 1).await;
         let elsewhere: Place = "127.0.0.1:9".parse().expect("a place");
-        for wish in [Wish::Read, Wish::Release] {
-            let (mut socket, answer) = bring(&depot.place, &claim(&elsewhere, wish)).await;
+        for purpose in [ClaimPurpose::Read, ClaimPurpose::Release] {
+            let (mut socket, answer) = bring(&depot.place, &claim(&elsewhere, purpose)).await;
             assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
         }
-        let good = claim(&depot.place, Wish::Read);
+        let good = claim(&depot.place, ClaimPurpose::Read);
         let (mut socket, answer) = bring(&depot.place, &good).await;
         assert_eq!(answer, Answer::Accepted);
         assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 1, all: true }));
@@ -186,7 +186,7 @@ fn a_claim_is_for_the_depot_it_names() {
         let (mut socket, answer) = bring(&depot.place, &good).await;
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::Stale));
         // Another key is no ticket.
-        let claim = Claim { session: SESSION, wish: Wish::Read };
+        let claim = Claim { session: SESSION, purpose: ClaimPurpose::Read };
         let session = Session {
             kind: Kind::Claim,
             spool: Some(Asked::Claim(claim)),
@@ -297,7 +297,8 @@ fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
     let (next, _other) = keeping(|request| request.listen = place);
     executor::handle().block_on(async {
         until(&depot, |stats| stats.dropped == 1).await;
-        let (mut socket, answer) = bring(&depot.place, &claim(&depot.place, Wish::Read)).await;
+        let (mut socket, answer) =
+            bring(&depot.place, &claim(&depot.place, ClaimPurpose::Read)).await;
         assert_eq!(answer, Answer::Accepted);
         assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 4, all: true }));
     });

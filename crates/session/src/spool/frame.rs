@@ -9,7 +9,7 @@
 //! 16..    the record, or the answer that refuses
 //! ```
 
-use super::record::{RECORD, RECORD_LEAST};
+use super::record::{RECORD, RECORD_MIN};
 
 /// The fixed part of a frame.
 pub const FRAME_HEAD: usize = 16;
@@ -94,7 +94,7 @@ impl Frame {
             _ => return Err(FrameError),
         };
         let fits = match kind {
-            1 if last => (RECORD_LEAST as u32..=RECORD as u32).contains(&len),
+            1 if last => (RECORD_MIN as u32..=RECORD as u32).contains(&len),
             1 => len == RECORD as u32,
             2 | 5 => len == 0,
             3 => len <= REFUSAL_MAX && number == 0 && !last,

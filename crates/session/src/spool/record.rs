@@ -28,9 +28,9 @@ use crate::id::SessionId;
 /// The bytes of every record but the last, which has at most as many.
 pub const RECORD: usize = 256 << 10;
 /// The fewest bytes of a record.
-pub const RECORD_LEAST: usize = SALT + TAG + SIGNATURE;
+pub const RECORD_MIN: usize = SALT + TAG + SIGNATURE;
 /// The bytes of the stream in every record but the last, which has at most as many.
-pub const RECORD_TEXT: usize = RECORD - RECORD_LEAST;
+pub const RECORD_TEXT: usize = RECORD - RECORD_MIN;
 
 const SALT: usize = 16;
 const TAG: usize = 16;
@@ -56,7 +56,7 @@ pub fn records_for(text: ByteCount) -> u64 {
 
 /// How long such a stream is when it is sealed; none where no disk could hold it.
 pub fn sealed_len(text: ByteCount) -> Option<ByteCount> {
-    let over = records_for(text).checked_mul(RECORD_LEAST as u64)?;
+    let over = records_for(text).checked_mul(RECORD_MIN as u64)?;
     text.get().checked_add(over).map(ByteCount)
 }
 
@@ -66,7 +66,7 @@ pub fn last_record(sealed: ByteCount) -> Option<(u64, usize)> {
     let last = sealed.get().checked_sub(1)? / RECORD as u64;
     let len = (sealed.get() - last * RECORD as u64) as usize;
     // Of two records the second has at least a byte of the stream.
-    let least = RECORD_LEAST + usize::from(last > 0);
+    let least = RECORD_MIN + usize::from(last > 0);
     (len >= least).then_some((last, len))
 }
 
@@ -92,7 +92,7 @@ impl<S: Fn(&[u8]) -> [u8; 64]> Sealer<S> {
     pub fn seal(&self, number: u64, last: bool, text: &[u8]) -> Vec<u8> {
         let fits = text.len() == RECORD_TEXT || (last && text.len() < RECORD_TEXT);
         assert!(fits, "a record has a whole text, the last one at most that");
-        let mut out = Vec::with_capacity(text.len() + RECORD_LEAST);
+        let mut out = Vec::with_capacity(text.len() + RECORD_MIN);
         out.extend(self.salt);
         out.extend(text);
         let (nonce, aad) = (nonce(number, last), Aad::empty());
@@ -168,7 +168,7 @@ pub fn is_genuine(
     record: &[u8],
 ) -> bool {
     let whole = record.len() == RECORD || (last && record.len() < RECORD);
-    if !whole || record.len() < RECORD_LEAST {
+    if !whole || record.len() < RECORD_MIN {
         return false;
     }
     let Some((sealed, signature)) = record.split_last_chunk::<SIGNATURE>() else { return false };

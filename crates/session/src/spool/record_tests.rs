@@ -24,7 +24,7 @@ fn opener() -> Opener {
 
 #[test]
 fn lengths_add_up() {
-    assert_eq!((RECORD, RECORD_LEAST, RECORD_TEXT), (262_144, 96, 262_048));
+    assert_eq!((RECORD, RECORD_MIN, RECORD_TEXT), (262_144, 96, 262_048));
     for (text, records, sealed) in [
         (0, 1, 96),
         (1, 1, 97),
@@ -49,7 +49,7 @@ fn nothing_but_the_record_itself_is_taken_for_it() {
     let seal = sealer(1);
     let first = seal.seal(0, false, &[7; RECORD_TEXT]);
     let last = seal.seal(1, true, b"the end");
-    assert_eq!((first.len(), last.len()), (RECORD, RECORD_LEAST + 7));
+    assert_eq!((first.len(), last.len()), (RECORD, RECORD_MIN + 7));
     let sender = pair(1).1;
     for (number, end, record) in [
         (0, true, &first),

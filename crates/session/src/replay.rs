@@ -7,14 +7,14 @@ use packtrain_units::{Duration, Time};
 use super::id::SessionId;
 
 /// How far a sender's clock may be from a depot's.
-pub const WINDOW: Duration = Duration::from_secs(120);
+pub const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(120);
 
 /// Of what is remembered one sender has at most this part.
-const SENDERS: usize = 8;
+const SENDER_SHARE: usize = 8;
 
 /// Why a header is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stale {
+pub enum ReplayError {
     /// It was here before.
     #[error("this session was here before")]
     Seen,
@@ -32,7 +32,7 @@ pub enum Stale {
 /// Remembers what was seen, within bounds: full, it refuses what is new; it never forgets what
 /// could come again.
 #[derive(Debug)]
-pub struct Guard {
+pub struct ReplayGuard {
     began: Duration,
     most: usize,
     seen: BTreeSet<([u8; 32], SessionId)>,
@@ -42,7 +42,7 @@ pub struct Guard {
     order: VecDeque<(Time, [u8; 32], SessionId)>,
 }
 
-impl Guard {
+impl ReplayGuard {
     /// A guard that began at `wall` (since 1970) and remembers at most `most` sessions.
     pub fn new(wall: Duration, most: usize) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Guard {
         sent: Duration,
         sender: &[u8; 32],
         id: SessionId,
-    ) -> Result<(), Stale> {
+    ) -> Result<(), ReplayError> {
         while let Some((until, sender, id)) = self.order.front().copied() {
             if until > now {
                 break;
@@ -81,25 +81,25 @@ impl Guard {
             }
         }
         let off = wall.saturating_sub(sent).max(sent.saturating_sub(wall));
-        if off > WINDOW {
-            return Err(Stale::Clock(off));
+        if off > MAX_CLOCK_OFFSET {
+            return Err(ReplayError::Clock(off));
         }
         // Stamps count whole milliseconds.
         if sent.as_millis() < self.began.as_millis() {
-            return Err(Stale::Before);
+            return Err(ReplayError::Before);
         }
         if self.seen.contains(&(*sender, id)) {
-            return Err(Stale::Seen);
+            return Err(ReplayError::Seen);
         }
         // Nobody takes the room of all the others.
         let own = self.each.get(sender).copied().unwrap_or_default();
-        if self.order.len() >= self.most || own >= self.most.div_ceil(SENDERS) {
-            return Err(Stale::Full);
+        if self.order.len() >= self.most || own >= self.most.div_ceil(SENDER_SHARE) {
+            return Err(ReplayError::Full);
         }
         self.seen.insert((*sender, id));
         self.each.insert(*sender, own + 1);
         // A stamp ahead of our clock stays good for twice the window.
-        self.order.push_back((now + WINDOW + WINDOW, *sender, id));
+        self.order.push_back((now + MAX_CLOCK_OFFSET + MAX_CLOCK_OFFSET, *sender, id));
         Ok(())
     }
 }
@@ -119,16 +119,19 @@ mod tests {
     #[test]
     fn once_and_in_time() {
         let wall = Duration::from_secs;
-        let mut guard = Guard::new(wall(1000), 2);
-        assert_eq!(guard.most.div_ceil(SENDERS), 1);
+        let mut guard = ReplayGuard::new(wall(1000), 2);
+        assert_eq!(guard.most.div_ceil(SENDER_SHARE), 1);
         let id = |n| SessionId([n; 16]);
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Ok(()));
-        assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Err(Stale::Seen));
+        assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Err(ReplayError::Seen));
         assert_eq!(guard.admit(at(1), wall(1001), wall(1001), &[8; 32], id(1)), Ok(()));
-        assert_eq!(guard.admit(at(1), wall(1001), wall(1001), &KEY, id(2)), Err(Stale::Full));
-        assert_eq!(guard.admit(at(1), wall(1001), wall(999), &KEY, id(2)), Err(Stale::Before));
+        assert_eq!(guard.admit(at(1), wall(1001), wall(1001), &KEY, id(2)), Err(ReplayError::Full));
+        assert_eq!(
+            guard.admit(at(1), wall(1001), wall(999), &KEY, id(2)),
+            Err(ReplayError::Before)
+        );
         let off = Duration::from_secs(121);
-        let clock = Err(Stale::Clock(off));
+        let clock = Err(ReplayError::Clock(off));
         assert_eq!(guard.admit(at(1), wall(1001), wall(1122), &KEY, id(2)), clock);
         assert_eq!(guard.admit(at(200), wall(1200), wall(1079), &KEY, id(2)), clock);
         assert_eq!(guard.admit(at(242), wall(1242), wall(1242), &KEY, id(1)), Ok(()), "forgotten");
@@ -138,7 +141,7 @@ mod tests {
         /// Whatever order headers come in and come again, none is taken twice.
         #[test]
         fn never_twice(comes in prop::collection::vec((0u64..400, 0u64..500, 0u8..6), 1..80)) {
-            let mut guard = Guard::new(Duration::from_secs(0), 1000);
+            let mut guard = ReplayGuard::new(Duration::from_secs(0), 1000);
             let mut comes = comes;
             comes.sort_by_key(|(when, ..)| *when);
             let mut taken = BTreeSet::new();
