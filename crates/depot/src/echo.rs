@@ -9,7 +9,7 @@ use packtrain_units::{Duration, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Depot;
-use super::relay::Flow;
+use super::session::Flow;
 
 /// Bytes passed back at once.
 const PIECE: usize = 16 << 10;

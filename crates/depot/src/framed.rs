@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Depot;
-use super::relay::{Ended, Flow, HOP, refusal};
+use super::session::{Ended, Flow, HOP, refusal};
 use packtrain_hops::{DatagramStatus, Link, LinkError, Ring, drain, feed, hear_hello};
 use packtrain_service::cipher::has_aes;
 

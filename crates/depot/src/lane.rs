@@ -8,7 +8,7 @@ use packtrain_net::relay::{Movers, Room};
 use packtrain_units::ByteCount;
 
 use super::Depot;
-use super::relay::Flow;
+use super::session::Flow;
 
 /// One direction's share of the pool.
 pub(super) struct Lane<'a> {

@@ -8,12 +8,14 @@
 
 mod admission;
 mod echo;
+mod events;
 mod framed;
 mod lane;
 mod measure;
 mod metrics;
 mod relay;
 mod request;
+mod session;
 mod spool;
 
 use parking_lot::Mutex;
@@ -43,8 +45,9 @@ use packtrain_service::unauthenticated::Unauthenticated;
 use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle, executor, host};
 
 pub use admission::DepotLimits;
+pub use events::{DepotClique, DepotKept, DepotSession};
 pub use metrics::DepotStats;
-pub use request::{DepotClique, DepotKept, DepotReporter, DepotRequest, DepotSession};
+pub use request::{DepotReporter, DepotRequest};
 pub use spool::{DepotSpool, SpoolStats};
 
 use admission::Admission;

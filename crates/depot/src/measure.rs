@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Depot;
-use super::relay::{Ended, refusal};
+use super::session::{Ended, refusal};
 
 pub(super) use sensors::{SAMPLE, Sensors};
 pub(super) use turns::Turns;

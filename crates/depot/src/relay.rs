@@ -1,18 +1,15 @@
 //! One session through a depot: its header judged, the next hop connected, both ways passed on.
 
-use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_net::relay::{cut, pump};
-use packtrain_net::tcp::{connect_any, tune};
 use packtrain_os::clock;
 use packtrain_session::{
-    Answer, HEADER_HEAD, Header, HeaderError, Hop, HopTransport, Host, Kind, Next, Reason, Refusal,
-    ReplayError, ReplayGuard,
+    Answer, HEADER_HEAD, Header, HeaderError, HopTransport, Kind, Next, Reason, Refusal,
 };
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -24,64 +21,14 @@ use packtrain_hops::{DatagramStatus, read_answer, write_all};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
+use super::session::{
+    Ended, Flow, HOP, Known, SessionPermit, judge, no_way, reach, refusal, tune_socket,
+};
 /// How long a connection has to say what it wants.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long each hop further on has to be connected.
-pub(super) const HOP: Duration = Duration::from_secs(10);
-/// A network that is gone this long ends a connection.
-const DEAD: Duration = Duration::from_secs(60);
+
 /// How long somebody who was refused may take to hear it.
 const HEAR: Duration = Duration::from_secs(2);
-/// How often a session is looked at.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Why a session is over before its ends said so.
-pub(super) enum Ended {
-    Refused(Refusal),
-    Failed(String),
-}
-
-impl From<Refusal> for Ended {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<std::io::Error> for Ended {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-/// What becomes known of a session.
-#[derive(Default)]
-pub(super) struct Known {
-    pub(super) id: Option<String>,
-    pub(super) key: Option<PublicKey>,
-    pub(super) to: String,
-    /// How this depot was reached, and reaches the next.
-    by: Option<(HopTransport, HopTransport)>,
-    /// The caller was greeted: answers come as frames.
-    greeted: bool,
-    /// What became of datagrams, here and there.
-    fates: [Arc<DatagramStatus>; 2],
-}
-
-/// Bytes there and back, and when something last moved.
-#[derive(Default)]
-pub(super) struct Flow {
-    pub(super) up: AtomicU64,
-    pub(super) down: AtomicU64,
-    told: AtomicU64,
-    pub(super) last: AtomicU64,
-}
-
-impl Flow {
-    /// Something moved.
-    pub(super) fn touch(&self) {
-        self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
-    }
-}
 
 /// Serves one connection from its first byte to its end.
 pub(super) async fn serve(
@@ -149,15 +96,6 @@ pub(super) async fn serve(
     }));
 }
 
-fn tune_socket(socket: &TcpStream, depot: &Depot) {
-    // One who is there and takes nothing looks the same to the kernel: he has his idle time.
-    let dead = depot.idle.max(DEAD);
-    // What a system lacks of these, it does without.
-    let _ = tune::set_nodelay(socket);
-    let _ = tune::set_urgent_inline(socket);
-    let _ = tune::set_dead_after(socket, dead);
-}
-
 /// Reads a header and not one byte more; no error for who says something else altogether.
 async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderError>> {
     let mut head = [0; HEADER_HEAD];
@@ -173,11 +111,6 @@ async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderErro
     Header::read(&bytes).map_err(Some)
 }
 
-pub(super) fn refusal(position: usize, reason: Reason, text: impl Into<String>) -> Refusal {
-    let depot = u8::try_from(position).unwrap_or(u8::MAX);
-    Refusal { reason, depot, retry_after: None, text: text.into() }
-}
-
 /// Says no so that it is heard: what was sent behind the header is read and thrown away, since a
 /// connection closed over unread bytes takes the answer with it.
 async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
@@ -191,125 +124,6 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
         Ok::<(), std::io::Error>(())
     };
     let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
-}
-
-/// Whose header it is, if this depot works for them.
-pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
-    let position = header.position();
-    let key = PublicKey(header.sender);
-    let keys = depot.keys.keys().map_err(|error| {
-        depot.warn(error);
-        refusal(position, Reason::NotAuthorised, "the depot's authorized_keys cannot be used")
-    })?;
-    let grant = keys.grant(&key);
-    // A line that restricts its key to files does not let it relay.
-    let relays = grant.is_some_and(|grant| grant.root.is_none() && !grant.read_only);
-    if relays && header.is_signed() {
-        return Ok(key);
-    }
-    let text = format!(
-        "the key {} is not let in by the depot: have it added to its authorized_keys \
-         (packtrain key show prints it), without root or read-only",
-        key.fingerprint()
-    );
-    Err(refusal(position, Reason::NotAuthorised, text).into())
-}
-
-/// Takes a header that was never here before, and whose time is now.
-pub(super) fn once(
-    guard: &Mutex<ReplayGuard>,
-    header: &Header,
-    position: usize,
-) -> Result<(), Ended> {
-    let session = &header.session;
-    let taken =
-        guard.lock().admit(clock::now(), clock::wall(), session.sent, &header.sender, session.id);
-    let no = |reason, stale: ReplayError| Err(refusal(position, reason, stale.to_string()).into());
-    match taken {
-        Ok(()) => Ok(()),
-        Err(stale @ ReplayError::Full) => no(Reason::Busy, stale),
-        Err(stale) => no(Reason::Stale, stale),
-    }
-}
-
-/// What a header asks for, if this depot does that for who asks. In this order: nothing is told
-/// to strangers, nothing is remembered of them, and loops are told from repetitions.
-fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
-    let position = header.position();
-    let no = |reason, text: &str| Err(refusal(position, reason, text).into());
-    let key = let_in(depot, header)?;
-    let session = &header.session;
-    let known = matches!(session.kind, Kind::Synchronous | Kind::Echo | Kind::Measure(_));
-    if !known || !session.tree.is_empty() {
-        return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
-    }
-    if header.trail.contains(&depot.id) {
-        return no(Reason::Loop, "the route comes by this depot twice");
-    }
-    let most = depot.hop_limit.min(usize::from(session.hop_limit));
-    if session.route.len() > most {
-        let text = format!("a route over {} depots; {most} are allowed", session.route.len());
-        return no(Reason::TooLong, &text);
-    }
-    once(&depot.guard, header, position)?;
-    Ok(key)
-}
-
-/// A place among the sessions, given up when it is over.
-pub(super) struct SessionPermit<'a> {
-    depot: &'a Depot,
-    key: PublicKey,
-    flow: &'a Flow,
-}
-
-impl<'a> SessionPermit<'a> {
-    pub(super) fn take(
-        depot: &'a Depot,
-        key: PublicKey,
-        flow: &'a Flow,
-        position: usize,
-    ) -> Result<Self, Ended> {
-        let mut admission = depot.admission.lock();
-        if let Err(no) = admission.admit(clock::now(), key) {
-            let retry_after = Some(no.retry_after);
-            let refusal = Refusal { retry_after, ..refusal(position, no.reason, no.text) };
-            return Err(refusal.into());
-        }
-        depot.pool.join();
-        depot.pool.join();
-        depot.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { depot, key, flow })
-    }
-
-    /// Counts against the key what moved since the last time.
-    fn count(&self) {
-        let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
-        let all = read(&self.flow.up) + read(&self.flow.down);
-        let new = all.saturating_sub(self.flow.told.swap(all, Ordering::Relaxed));
-        let mut admission = self.depot.admission.lock();
-        admission.moved(&self.key, ByteCount(new));
-    }
-
-    /// Ends when nothing has moved for too long.
-    pub(super) async fn idle(&self) -> Ended {
-        loop {
-            tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
-            self.count();
-            let last = Time::from_nanos(self.flow.last.load(Ordering::Relaxed));
-            if clock::now().since(last) >= self.depot.idle {
-                return Ended::Failed(format!("nothing moved for {}", self.depot.idle));
-            }
-        }
-    }
-}
-
-impl Drop for SessionPermit<'_> {
-    fn drop(&mut self) {
-        self.count();
-        self.depot.pool.leave();
-        self.depot.pool.leave();
-        self.depot.admission.lock().leave(&self.key);
-    }
 }
 
 async fn session(
@@ -425,48 +239,6 @@ impl Drop for Onward {
             cut(&self.socket);
         }
     }
-}
-
-/// Connects to the next hop by TCP, where that is allowed.
-pub(super) async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
-    if hop.transport.is_datagram() {
-        return Err(no_way(hop, position));
-    }
-    reach(depot, hop, position).await
-}
-
-fn no_way(hop: &Hop, position: usize) -> Ended {
-    let text = format!("this depot does not reach {} by that transport", hop.place);
-    refusal(position, Reason::Unsupported, text).into()
-}
-
-/// Connects to where a hop leads, whatever then carries it, where that is allowed.
-async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
-    let place = &hop.place;
-    if let HopTransport::Other(_) = hop.transport {
-        return Err(no_way(hop, position));
-    }
-    let away = |text: String| refusal(position, Reason::Unreachable, text);
-    let found: Vec<SocketAddr> = match &place.host {
-        Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
-        Host::Name(name) => {
-            let look = tokio::net::lookup_host((name.as_str(), place.port));
-            let found = tokio::time::timeout(HOP.to_std(), look).await;
-            let found = found.map_err(|_| away(format!("nobody tells the address of {name}")))?;
-            found.map_err(|e| away(format!("cannot find the address of {name}: {e}")))?.collect()
-        }
-    };
-    let allowed = |to: &SocketAddr| {
-        depot.allow.iter().any(|rule| rule.allows(&place.host, to.ip(), to.port()))
-    };
-    let found: Vec<SocketAddr> = found.into_iter().filter(allowed).collect();
-    if found.is_empty() {
-        let text = format!("this depot does not connect to {place}: its owner says where to");
-        return Err(refusal(position, Reason::Forbidden, text).into());
-    }
-    let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
-    tune_socket(&next, depot);
-    Ok(next)
 }
 
 /// Passes on what comes while the next depot still connects; its answer goes back first.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::Depot;
-use super::super::relay::{Ended, Flow, Known, SessionPermit, once, refusal};
+use super::super::session::{Ended, Flow, Known, SessionPermit, once, refusal};
 use super::{Kept, Spool, disk_failed, tell};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;

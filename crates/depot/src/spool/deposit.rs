@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
-use super::super::relay::{Ended, Flow, Known, SessionPermit, let_in, refusal};
+use super::super::session::{Ended, Flow, Known, SessionPermit, let_in, refusal};
 use super::depositors::Bringing;
 use super::store::Appended;
 use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::ReadHalf;
 
 use super::super::Depot;
-use super::super::relay::{Ended, connect, refusal};
+use super::super::session::{Ended, connect, refusal};
 use super::deposit::AHEAD;
 use super::{Branch, Kept, Spool, Stage, tell};
 use packtrain_hops::read_answer;
