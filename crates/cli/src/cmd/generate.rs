@@ -35,8 +35,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<Code, Exit> {
 fn reference(mut command: clap::Command) -> String {
     command.build();
     let mut page = String::from(
-        "# Commands\n\nThis page is generated from the definitions that read the command line. A test compares \
-         it with them; `PACKTRAIN_WRITE_REFERENCE=1 cargo test -p packtrain --test it reference` writes it anew.\n",
+        "# Commands\n\nThis page is generated from the definitions that read the command line, and a test \
+         compares it\nwith them. To write it anew:\n\n```sh\nPACKTRAIN_WRITE_REFERENCE=1 cargo test -p \
+         packtrain --test it reference\n```\n",
     );
     let mut open = vec![(String::from("packtrain"), &command)];
     while let Some((name, command)) = open.pop() {
@@ -89,6 +90,9 @@ fn section(page: &mut String, name: &str, command: &clap::Command) {
         }
         let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string);
         let mut help = help.unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        if !help.is_empty() && !help.ends_with(['.', ']']) {
+            help.push('.');
+        }
         let choices = arg.get_possible_values();
         let choices: Vec<_> = choices.iter().filter(|one| !one.is_hide_set()).collect();
         if !choices.is_empty() && arg.get_action().takes_values() {
@@ -100,6 +104,6 @@ fn section(page: &mut String, name: &str, command: &clap::Command) {
         if !defaults.is_empty() && arg.get_action().takes_values() {
             let _ = write!(help, " Default: `{}`.", defaults.join(" "));
         }
-        line(page, &format!("| `{word}` | {help} |"));
+        line(page, &format!("| `{}` | {} |", word.replace('|', "\\|"), help.trim()));
     }
 }
