@@ -9,6 +9,20 @@ use crate::sh;
 /// Files allowed to hold these words because they look for them.
 const SEARCHERS: &[&str] = &["xtask/src/tidy/words.rs"];
 
+/// Names that were replaced by the field's terms ([the glossary](../../../docs/glossary.md)), and by what.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("NodeError", "RequestError"),
+    ("LineId", "StreamId"),
+    ("WayId", "PathId"),
+    ("Pilot", "PathSelector"),
+    ("owndrops", "socket_drops"),
+    ("hostcap", "receiver_rate_cap"),
+    ("bringers", "depositors"),
+    ("Towards", "Outbound"),
+    ("testify", "report_evidence"),
+    ("helm", "path_feed"),
+];
+
 /// Looks through every text file.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut words: Vec<String> =
@@ -27,10 +41,34 @@ pub(super) fn check() -> Result<Vec<String>> {
             for word in words.iter().filter(|word| line.contains(word.as_str())) {
                 findings.push(format!("{name}:{}: forbidden word {word}", number + 1));
             }
+            if name.ends_with(".rs") {
+                let old = |(old, _): &&(&str, &str)| has_word(line, old);
+                for (old, new) in OLD_NAMES.iter().filter(old) {
+                    findings.push(format!("{name}:{}: {old} is {new} now", number + 1));
+                }
+            }
             if line.ends_with([' ', '\t']) && !name.ends_with(".md") {
                 findings.push(format!("{name}:{}: blanks at the end of the line", number + 1));
             }
         }
     }
     Ok(findings)
+}
+
+/// Whether a name stands in a line by itself.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_word;
+
+    #[test]
+    fn only_whole_words_count() {
+        assert!(has_word("let a: Pilot = b;", "Pilot"));
+        assert!(!has_word("let a: Pilots = AutoPilot;", "Pilot"));
+    }
 }
