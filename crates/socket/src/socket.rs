@@ -20,7 +20,7 @@ const EVER: u64 = u64::MAX;
 /// A connection: a stream of bytes, or messages. May be used from several threads at once.
 ///
 /// Dropped, it is closed; what was sent is delivered in the background, for as long as
-/// [`Options::linger`] says, if the process lives on.
+/// [`Options::linger`](crate::Options::linger) says, if the process lives on.
 #[derive(Debug)]
 pub struct Socket {
     handle: Handle,
@@ -142,7 +142,7 @@ impl Socket {
     }
 
     /// Closes, and waits until everything sent is acknowledged, at the longest for
-    /// [`Options::linger`].
+    /// [`Options::linger`](crate::Options::linger).
     ///
     /// # Errors
     /// [`Error::Ended`] when not everything was acknowledged.
