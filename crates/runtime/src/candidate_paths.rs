@@ -2,7 +2,7 @@
 //!
 //! The depots and the history are asked while the transfer begins directly; nothing waits for
 //! them. The end that called knows the depots and makes the connections over them; the end that
-//! sends chooses. Where these are two, the one tells the other what it knows ([`far`]).
+//! sends chooses. Where these are two, the one tells the other what it knows (`remote`).
 
 mod remote;
 

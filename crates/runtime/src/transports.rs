@@ -1,6 +1,6 @@
 //! The transports of one transfer: set up between the two ends, watched, replaced when one fails.
 //!
-//! Both ends tell each other in an [`Offer`] where they listen and with which keys; then both
+//! Both ends tell each other in an [`Offer`](offer::Offer) where they listen and with which keys; then both
 //! send first, so that a firewall or an address translator between them lets the answer in. UDP
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
