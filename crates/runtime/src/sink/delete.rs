@@ -104,15 +104,14 @@ impl Room {
 }
 
 /// Removes the directory at `path`, with what is in it, to make room for an entry of that name; in a
-/// dry run only notes what would go. Nothing is removed if `--max-delete` does not allow all of it.
+/// dry run only notes what would go. As with rsync, a directory that cannot go because a filter protects
+/// something in it loses the rest. Nothing is removed if `--max-delete` does not allow all of that.
 pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
     let options = target.options();
     let mut room = target.room();
     room.asked.insert(path.to_vec());
     let mut trial = Remover::new(target, true, None)?;
-    if !trial.remove_directory(path.to_vec()) {
-        return Err(stays(trial.gone));
-    }
+    let whole = trial.remove_directory(path.to_vec());
     if let Some(limit) = options.max_delete
         && room.removed + trial.removed > limit
     {
@@ -124,7 +123,7 @@ pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::TargetRefused, text));
     }
     let (done, gone) = if options.dry_run {
-        (true, trial.gone)
+        (whole, trial.gone)
     } else {
         let mut remover = Remover::new(target, false, None)?;
         (remover.remove_directory(path.to_vec()), remover.gone)
