@@ -142,8 +142,12 @@ fn compare(rig: &Rig, case: &Case) -> Result<(), String> {
     if failed && case.delete {
         // `cp` deletes nothing after a failure, rsync goes on after those of the receiving end.
         let source = wanted(case);
+        // A name that a filter leaves out at the source is not one that the source brings: what was there
+        // and what rsync deleted is not compared either.
+        let before = |path: &Vec<u8>| case.target.iter().any(|node| node.path == *path);
+        let deleted = |path: &Vec<u8>| before(path) && !theirs.contains_key(path);
+        ours.retain(|path, _| source.contains(path) && !deleted(path));
         theirs.retain(|path, _| source.contains(path));
-        ours.retain(|path, _| source.contains(path));
     }
     if case.listed.is_some() || case.sources.iter().all(|source| !source.slash) {
         // The lock is made and removed there.
