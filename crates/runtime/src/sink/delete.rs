@@ -30,8 +30,12 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         Ok(remover) => remover,
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
-    let room = target.room();
-    remover.removed = room.removed;
+    // The lock is not kept: the thread that drives the sink takes it too.
+    let asked = {
+        let mut room = target.room();
+        remover.removed = room.removed;
+        std::mem::take(&mut room.asked)
+    };
     let scope = Scope::new(target.options());
     // With the root itself in the manifest all of the destination is the source's; otherwise
     // only the directories that bear a source's name are.
@@ -64,7 +68,7 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
             let path = join(&dir, &item.name);
             if plan.keep.binary_search(&path).is_ok() {
                 // In a dry run a directory is still there that something else is to replace.
-                if item.kind == Kind::Directory && !spared && !room.asked.contains(&path) {
+                if item.kind == Kind::Directory && !spared && !asked.contains(&path) {
                     todo.push(path);
                 }
             } else if whole {
@@ -108,29 +112,31 @@ impl Room {
 /// something in it loses the rest. Nothing is removed if `--max-delete` does not allow all of that.
 pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
     let options = target.options();
-    let mut room = target.room();
-    room.asked.insert(path.to_vec());
-    let mut trial = Remover::new(target, true, None)?;
-    let whole = trial.remove_directory(path.to_vec());
-    if let Some(limit) = options.max_delete
-        && room.removed + trial.removed > limit
-    {
-        let text = format!(
-            "there is a directory in the way, and removing it would delete {} names: --max-delete \
-             {limit} does not allow that",
-            trial.removed
-        );
-        return Err(Failure::new(FailureKind::TargetRefused, text));
+    target.room().asked.insert(path.to_vec());
+    let mut reserved = 0;
+    if let Some(limit) = options.max_delete {
+        let mut trial = Remover::new(target, true, None)?;
+        trial.remove_directory(path.to_vec());
+        let mut room = target.room();
+        if room.removed + trial.removed > limit {
+            let text = format!(
+                "there is a directory in the way, and removing it would delete {} names: \
+                 --max-delete {limit} does not allow that",
+                trial.removed
+            );
+            return Err(Failure::new(FailureKind::TargetRefused, text));
+        }
+        reserved = trial.removed;
+        room.removed += reserved;
     }
-    let (done, gone) = if options.dry_run {
-        (whole, trial.gone)
-    } else {
-        let mut remover = Remover::new(target, false, None)?;
-        (remover.remove_directory(path.to_vec()), remover.gone)
-    };
-    let (removed, failed): (Gone, Gone) = gone.into_iter().partition(|(_, result)| result.is_ok());
-    room.removed += removed.len() as u64;
+    let mut remover = Remover::new(target, options.dry_run, None)?;
+    let done = remover.remove_directory(path.to_vec());
+    let (removed, failed): (Gone, Gone) =
+        remover.gone.into_iter().partition(|(_, result)| result.is_ok());
+    let mut room = target.room();
+    room.removed = room.removed - reserved + removed.len() as u64;
     room.gone.extend(removed);
+    drop(room);
     if done { Ok(()) } else { Err(stays(failed)) }
 }
 
