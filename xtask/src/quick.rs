@@ -68,8 +68,7 @@ struct Package {
 
 /// The crates by their folders.
 fn packages() -> Result<BTreeMap<String, Package>> {
-    let text = sh::capture(sh::cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
-    let metadata: Value = serde_json::from_str(&text).context("cargo metadata")?;
+    let metadata = sh::metadata()?;
     let root = sh::root();
     let folder = |path: &Value| {
         let path = std::path::Path::new(path.as_str()?);

@@ -24,6 +24,12 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// What cargo says of the crates of the workspace, without their dependencies' own.
+pub(crate) fn metadata() -> Result<serde_json::Value> {
+    let text = capture(cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
+    serde_json::from_str(&text).context("cargo metadata")
+}
+
 /// A program with arguments.
 pub(crate) fn command<I, A>(program: &str, args: I) -> Command
 where

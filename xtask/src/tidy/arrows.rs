@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
 
 use crate::sh;
 
@@ -178,8 +177,7 @@ pub(super) fn map() -> String {
 
 /// Compares the table with what the manifests name directly. Dependencies of tests are free.
 pub(super) fn check() -> Result<Vec<String>> {
-    let text = sh::capture(sh::cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
-    let metadata: Value = serde_json::from_str(&text).context("cargo metadata")?;
+    let metadata = sh::metadata()?;
     let table: BTreeMap<_, _> = crates().collect();
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {

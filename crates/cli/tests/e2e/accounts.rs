@@ -6,26 +6,21 @@ use std::fs;
 use serde_json::Value;
 
 use crate::depots::depot;
-use crate::rig::{Ended, Rig, Running, contents, free_port, send};
+use crate::rig::{Rig, Running, contents, free_port, send};
 use crate::server::{serve, ticket};
 use crate::server_access::wait_until;
 use crate::spool::{Depot, sending};
 use crate::tree::{self, MIB};
 
-fn lines(ended: &Ended) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
 /// The events `finished` of a server that is asked to stop.
 fn finished(server: Running) -> Vec<Value> {
     send("TERM", server.pid());
     let ended = server.wait();
-    lines(&ended).into_iter().filter(|line| line["event"] == "finished").collect()
+    ended.json_lines().into_iter().filter(|line| line["event"] == "finished").collect()
 }
 
 fn rows(rig: &Rig) -> Vec<Value> {
-    lines(&rig.ok(rig.packtrain().args(["history", "--json"])))
+    rig.ok(rig.packtrain().args(["history", "--json"])).json_lines()
 }
 
 fn sum(values: &Value) -> u64 {
@@ -100,7 +95,7 @@ fn both_ends_of_a_transfer_by_auto_tell_the_same_sums() {
         put.args(["--transport", "tcp"]);
         put.arg(rig.path("f")).arg(format!("pt://127.0.0.1:{port}/f{n}"));
         let ended = rig.ok(&mut put);
-        let done = lines(&ended).pop().expect("a last line");
+        let done = ended.json_lines().pop().expect("a last line");
         assert_eq!(done["event"], "done");
         assert_eq!((&done["transport"], done["bytes_moved"].as_u64()), (&"tcp".into(), Some(SIZE)));
         assert_eq!(sum(&done["transports"]), SIZE, "{}", done["transports"]);
@@ -125,7 +120,7 @@ fn a_refused_send_moved_nothing_and_leaves_one_row() {
     let refused =
         rig.run(command.args(["--json", "--retries", "0"]).arg(contents(&rig.path("src"))));
     assert!([5, 12].contains(&refused.code), "{}: {}", refused.code, refused.stderr);
-    let done = lines(&refused).pop().expect("a last line");
+    let done = refused.json_lines().pop().expect("a last line");
     assert_eq!((&done["event"], &done["bytes_moved"]), (&"done".into(), &0.into()), "{done}");
     let rows = rows(&rig);
     assert_eq!(rows.len(), 1, "{rows:?}");

@@ -17,17 +17,12 @@ fn rows(rig: &Rig, words: &[&str]) -> Vec<Value> {
     let mut command = rig.packtrain();
     command.args(["history", "--json"]).args(words);
     let ended = rig.ok(&mut command);
-    lines(&ended)
-}
-
-fn lines(ended: &Ended) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    ended.json_lines()
 }
 
 /// The id in the last line of a command that ended.
 fn id(ended: &Ended) -> String {
-    let done = lines(ended).pop().expect("a line");
+    let done = ended.json_lines().pop().expect("a line");
     done["id"].as_str().expect("an id").to_owned()
 }
 
@@ -193,7 +188,7 @@ fn what_was_killed_is_in_the_history_too() {
 fn far_rows(rig: &Rig) -> Vec<Value> {
     let mut command = rig.packtrain();
     command.env("XDG_STATE_HOME", rig.path("far-state")).args(["history", "--json"]);
-    lines(&rig.ok(&mut command))
+    rig.ok(&mut command).json_lines()
 }
 
 fn holds(dir: &Path, secret: &str) -> bool {

@@ -262,6 +262,12 @@ impl Drop for Running {
 }
 
 impl Ended {
+    /// All lines of stdout, which `--json` promises to be JSON.
+    pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
+        let text = String::from_utf8_lossy(&self.stdout).into_owned();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     /// A number of the last JSON line, which `--json` promises.
     pub(crate) fn number(&self, name: &str) -> u64 {
         let text = String::from_utf8_lossy(&self.stdout);
