@@ -401,13 +401,12 @@ fn local(
         let setup = SourceSetup {
             control: near,
             options,
-            spec,
             // The sink is here too and tells of files and progress.
             observer: &watch::Notices(watch),
             transports: SourceTransports::new(plan),
             stop: Stop::new(request.stop.clone()),
         };
-        let (outcome, moved) = source::run(setup);
+        let (outcome, moved) = source::run(setup, spec);
         tx.close();
         // The sink knows more: a local failure of its own comes first.
         let sink = sink.join().unwrap_or_else(|_| {
@@ -505,12 +504,11 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     let setup = SourceSetup {
         control,
         options: request.options.clone(),
-        spec,
         observer: watch,
         transports: SourceTransports::new(plan),
         stop,
     };
-    let ended = source::run(setup);
+    let ended = source::run(setup, spec);
     rest.finish();
     Ok(ended)
 }

@@ -107,7 +107,7 @@ struct Shared {
 
 /// The assembly; clones share the same memory.
 #[derive(Clone)]
-pub(crate) struct Assembly(Arc<Shared>);
+pub struct Assembly(Arc<Shared>);
 
 impl Assembly {
     /// An assembly over `target` with its writer threads; `events` is called from them.

@@ -4,5 +4,5 @@ mod meter;
 mod system;
 mod watch;
 
-pub(crate) use meter::Meters;
+pub use meter::Meters;
 pub(crate) use watch::EndWatch;

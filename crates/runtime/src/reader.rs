@@ -44,7 +44,7 @@ pub(crate) enum ReadEvent {
 
 /// One chunk in memory.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     base: Offset,
     bytes: Vec<u8>,
     bad: Vec<Range<Offset>>,
@@ -53,7 +53,7 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     /// The bytes of `range`, or none where the chunk has none or they could not be read.
-    pub(crate) fn get(&self, range: &Range<Offset>) -> Option<&[u8]> {
+    pub fn get(&self, range: &Range<Offset>) -> Option<&[u8]> {
         if self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
             return None;
         }
@@ -186,7 +186,7 @@ struct Shared {
 
 /// The reader; clones share the same chunks.
 #[derive(Clone)]
-pub(crate) struct Reader(Arc<Shared>);
+pub struct Reader(Arc<Shared>);
 
 impl Reader {
     /// A reader of `source` with its threads; `events` is called from them.
@@ -219,7 +219,7 @@ impl Reader {
     }
 
     /// Calls `waker` whenever a chunk came into memory.
-    pub(crate) fn on_ready(&self, waker: impl Fn() + Send + Sync + 'static) {
+    pub fn on_ready(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.0.wakers.lock().push(Box::new(waker));
     }
 
@@ -269,7 +269,7 @@ impl Reader {
     }
 
     /// The chunk if it is in memory; otherwise it is read next.
-    pub(crate) fn try_get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
+    pub fn try_get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
         let mut state = self.state();
         let found = state.touch(chunk);
         if found.is_none() {
@@ -281,7 +281,7 @@ impl Reader {
 
     /// The chunk, waiting until it is read; none once the reader is closed or the chunk was
     /// never announced.
-    pub(crate) fn get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
+    pub fn get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
         let mut state = self.state();
         loop {
             if let Some(found) = state.touch(chunk) {

@@ -4,34 +4,34 @@
 //! hash chunks; each transport has its own.
 
 mod collected;
+mod content;
 mod holes;
+mod local;
 mod table;
 mod walk;
 
-use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
-use packtrain_object::{ChunkIndex, Digest, Entry, EntryId};
+use crossbeam_channel::{Receiver, Sender, never, select};
+use packtrain_object::{Digest, Entry, EntryId};
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options};
-use packtrain_transfer::{
-    Failure, FailureKind, Outcome, Source, SourceAction, TransportEvent, TransportId,
-};
+use packtrain_transfer::{Failure, FailureKind, Outcome, Source, SourceAction, TransportId};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::control::{Control, Incoming};
-use crate::meters::{EndWatch, Meters};
-use crate::reader::{self, ReadEvent, Reader};
+use crate::meters::EndWatch;
+use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
 use crate::transports::offer::ControlMessage;
+use crate::transports::transport::Wake;
 use crate::transports::{SourceTransports, TransportNews};
 pub use collected::{Collected, collect};
+pub use content::{Content, ContentInbox, ContentReports, content_reports};
+use local::LocalContent;
 use packtrain_service::evidence::{self, Part, PartRole};
-use packtrain_service::executor::spawn;
 use packtrain_service::{Notice, NoticeLevel, cipher};
 pub(crate) use table::Table;
-use walk::Credit;
 pub use walk::SourceSpec;
 
 /// What the threads tell.
@@ -51,8 +51,10 @@ pub(crate) enum News {
     Root(EntryId, Option<Digest>),
     /// Standard input ended.
     StreamEnd(EntryId, u64),
-    /// A transport.
-    Transport(TransportNews),
+    /// A warning for the user.
+    Warn(String),
+    /// A transport has something to poll.
+    Wake,
 }
 
 /// What a source is started with.
@@ -61,8 +63,6 @@ pub struct SourceSetup<'a> {
     pub control: Control,
     /// What the transfer is to do.
     pub options: Options,
-    /// What it reads.
-    pub spec: SourceSpec,
     /// Who is told of what it does.
     pub observer: &'a dyn Observer,
     /// What moves the bytes.
@@ -72,50 +72,31 @@ pub struct SourceSetup<'a> {
 }
 
 /// Runs a source to its end; the transports tell what they moved.
-pub fn run(setup: SourceSetup<'_>) -> (Outcome, crate::transports::Moved) {
-    let (news, inbox) = unbounded();
-    let table = Arc::new(Table::default());
-    let credit = Arc::new(Credit::default());
-    let meters = Arc::<Meters>::default();
-    let reader = {
-        let news = news.clone();
-        let tell = move |event| {
-            let _ = news.send(News::Read(event));
-        };
-        match &setup.spec {
-            SourceSpec::Kept(kept) => {
-                let pieces = table::KeptPieces(kept.clone(), Arc::clone(&meters));
-                Reader::new(pieces, Arc::clone(&meters), tell)
-            }
-            _ => {
-                let files = table::Files::new(Arc::clone(&table), Arc::clone(&meters));
-                Reader::new(files, Arc::clone(&meters), tell)
-            }
-        }
-    };
-    walk::start(
-        setup.spec.clone(),
-        setup.options.clone(),
-        Arc::clone(&table),
-        Arc::clone(&credit),
-        Arc::clone(&meters),
-        news.clone(),
-    );
-    let source = Source::new(setup.options.clone(), clock::now());
+pub fn run(setup: SourceSetup<'_>, spec: SourceSpec) -> (Outcome, crate::transports::Moved) {
+    let (reports, inbox) = content_reports();
+    let content = LocalContent::new(spec, setup.options.clone(), reports);
+    run_content(setup, Box::new(content), inbox)
+}
+
+/// Runs a source whose content comes from elsewhere; it reports into this inbox.
+pub fn run_content(
+    setup: SourceSetup<'_>,
+    content: Box<dyn Content>,
+    inbox: ContentInbox,
+) -> (Outcome, crate::transports::Moved) {
+    let ContentInbox { news, inbox } = inbox;
+    let now = clock::now();
     let runner = Runner {
-        pulse: Pulse::new(clock::now(), setup.transports.is_relayed()),
+        pulse: Pulse::new(now, setup.transports.is_relayed()),
+        watch: EndWatch::new(content.meters(), reader::THREADS, cipher::suite()),
+        source: Source::new(setup.options.clone(), now),
         setup,
-        source,
-        reader,
-        table,
-        credit,
+        content,
         news,
         inbox,
         outcome: None,
         told: Time::ZERO,
-        streaming: false,
         gone: false,
-        watch: EndWatch::new(meters, reader::THREADS, cipher::suite()),
         leftovers_told: false,
     };
     runner.run()
@@ -130,14 +111,11 @@ fn left(totals: &packtrain_transfer::SourceTotals) -> Option<ByteCount> {
 struct Runner<'a> {
     setup: SourceSetup<'a>,
     source: Source,
-    reader: Reader,
-    table: Arc<Table>,
-    credit: Arc<Credit>,
+    content: Box<dyn Content>,
     news: Sender<News>,
     inbox: Receiver<News>,
     outcome: Option<Outcome>,
     told: Time,
-    streaming: bool,
     gone: bool,
     pulse: Pulse,
     watch: EndWatch,
@@ -149,15 +127,16 @@ impl Runner<'_> {
         let news = self.news.clone();
         self.setup.transports.start(
             &self.setup.control,
-            &self.reader,
-            Arc::new(move |item| {
-                let _ = news.send(News::Transport(item));
+            self.content.reader(),
+            Wake::new(move || {
+                let _ = news.send(News::Wake);
             }),
         );
+        self.content.start();
         while self.outcome.is_none() {
-            self.credit.set(self.source.walk_credit());
+            self.content.set_credit(self.source.walk_credit());
             let now = clock::now();
-            let tick = Duration::from_millis(100);
+            let tick = Duration::from_millis(50);
             let wait = self.source.poll_timeout().map_or(tick, |at| at.since(now).min(tick));
             // A connection that is gone has nothing more to say.
             let control = if self.gone { never() } else { self.setup.control.rx.clone() };
@@ -191,21 +170,18 @@ impl Runner<'_> {
             if let Some(failure) = self.setup.stop.take() {
                 self.source.cancel(clock::now(), failure);
             }
-            if let SourceSpec::Kept(kept) = &self.setup.spec {
-                for text in kept.said() {
-                    self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
-                }
+            for text in self.content.notices() {
+                self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
             }
             let now = clock::now();
-            self.setup.transports.is_left(left(&self.source.totals()));
+            self.setup.transports.on_remaining(left(&self.source.totals()));
             for item in self.setup.transports.poll(now, self.setup.observer) {
                 self.transport(item);
             }
             self.act();
             self.tell();
         }
-        self.credit.close();
-        self.reader.close();
+        self.content.close();
         let last = self.part();
         self.bear(last);
         let moved = self.setup.transports.close();
@@ -235,6 +211,7 @@ impl Runner<'_> {
     }
 
     fn message(&mut self, message: Message) {
+        let now = clock::now();
         match message {
             Message::Channel(bytes) => match ControlMessage::decode(&bytes) {
                 Some(ControlMessage::Reports(reports)) => {
@@ -242,36 +219,29 @@ impl Runner<'_> {
                         self.setup.observer.file(&path, &report);
                     }
                 }
-                Some(ControlMessage::Offer(offer)) => self.setup.transports.on_offer(&offer),
                 Some(ControlMessage::Part(bytes)) => {
                     if let Some(part) = evidence::decode(&bytes) {
                         self.setup.observer.part(part);
                     }
                 }
-                Some(ControlMessage::CandidatePaths(bytes)) => {
-                    self.setup.transports.on_ways(&bytes)
-                }
-                Some(ControlMessage::NoWay(way, why)) => self.setup.transports.on_no_way(way, why),
-                Some(
-                    ControlMessage::Moved(_)
-                    | ControlMessage::OfferBy(..)
-                    | ControlMessage::Streams(_)
-                    | ControlMessage::Tcp(_),
-                )
-                | Some(ControlMessage::Dial(..))
-                | None => {}
                 // Once: whoever sends it again has nothing new to tell.
                 Some(ControlMessage::Leftovers(files, bytes)) => {
                     if !std::mem::replace(&mut self.leftovers_told, true) {
                         self.setup.observer.notice(&Leftovers { files, bytes }.notice());
                     }
                 }
+                Some(message) => {
+                    if let Some(failure) = self.setup.transports.on_control(&message) {
+                        self.source.cancel(now, failure);
+                    }
+                }
+                None => {}
             },
-            Message::DataTaken(total) => self.setup.transports.on_taken(total),
+            Message::DataTaken(total) => self.setup.transports.on_data_taken(total),
             Message::Pong(_) if self.pulse.was_asked() => {}
             message => {
                 if matches!(message, Message::Finished(_)) {
-                    self.setup.transports.all_placed();
+                    self.setup.transports.on_complete();
                     self.report_evidence();
                     // The caller may be at the sink's end, or in between.
                     let moved = self.setup.transports.moved();
@@ -283,7 +253,7 @@ impl Runner<'_> {
                     self.setup.control.tx.send(&Message::Channel(moved.encode()));
                 }
                 // An error has already cancelled the machine; its actions say so to the peer.
-                let _ = self.source.on_message(clock::now(), message);
+                let _ = self.source.on_message(now, message);
             }
         }
     }
@@ -293,7 +263,7 @@ impl Runner<'_> {
         match item {
             News::Entries(entries) => {
                 self.source.on_entries(now, entries);
-                self.credit.set(self.source.walk_credit());
+                self.content.set_credit(self.source.walk_credit());
             }
             News::WalkEnd(failed, empty) => self.source.on_walk_end(now, failed, empty),
             News::Refuse(failure) => self.source.cancel(now, failure),
@@ -313,7 +283,11 @@ impl Runner<'_> {
             News::StreamEnd(entry, size) => {
                 self.source.on_stream_end(now, entry, size);
             }
-            News::Transport(item) => self.transport(item),
+            News::Warn(text) => {
+                self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+            // The driver polls after this.
+            News::Wake => {}
         }
         self.act();
     }
@@ -321,19 +295,8 @@ impl Runner<'_> {
     fn transport(&mut self, item: TransportNews) {
         let now = clock::now();
         match item {
-            TransportNews::Up(id, rank) => self.source.on_transport_up(now, id, rank),
-            TransportNews::Event(id, event) => {
-                if let TransportEvent::Closed(failure) = &event {
-                    self.setup.transports.closed(id, failure, self.setup.observer);
-                }
-                self.source.on_transport_event(now, id, event);
-            }
+            TransportNews::Event(id, event) => self.source.on_transport_event(now, id, event),
             TransportNews::Hopeless(failure) => self.source.cancel(now, failure),
-            TransportNews::Internal(internal) => {
-                for item in self.setup.transports.internal(internal, self.setup.observer) {
-                    self.transport(item);
-                }
-            }
         }
     }
 
@@ -345,86 +308,27 @@ impl Runner<'_> {
                 SourceAction::Revoke(transport, range) => {
                     self.setup.transports.revoke(transport, range);
                 }
-                SourceAction::Reread(range) => {
-                    for chunk in ChunkIndex::covering(&range) {
-                        self.reader.doubt(chunk);
-                    }
-                }
-                SourceAction::HashFile(id) => self.hash(id),
-                SourceAction::Forget(range) => self.forget(&range),
+                SourceAction::Reread(range) => self.content.reread(&range),
+                SourceAction::HashFile(id) => self.content.hash(id),
+                SourceAction::Forget(range) => self.content.forget(&self.source, &range),
                 SourceAction::Finished(outcome) => self.outcome = Some(outcome),
             }
         }
     }
 
-    /// Announces the chunks to the reader and hands the range to its transport, the parts that
-    /// the file system reports as holes only after they were read and found to be zeros.
+    /// Hands the range to its transport, without the parts that the content examines first.
     fn assign(&mut self, transport: TransportId, range: Range<Offset>) {
-        if let Some(id) = self.stream_of(&range) {
-            self.stream(id);
-            return self.setup.transports.assign(transport, range);
-        }
-        let mut suspects = Vec::new();
-        for chunk in ChunkIndex::covering(&range) {
-            let pieces = self.source.pieces_needed(chunk);
-            for piece in &pieces {
-                suspects.extend(holes::reported(&self.table, piece, &range));
-            }
-            self.reader.announce(chunk, pieces);
-        }
+        let held_back = self.content.prepare(&self.source, transport, &range);
         let mut at = range.start;
-        for hole in &suspects {
-            if at < hole.start {
-                self.setup.transports.assign(transport, at..hole.start);
+        for part in held_back {
+            if at < part.start {
+                self.setup.transports.assign(transport, at..part.start);
             }
-            at = at.max(hole.end);
+            at = at.max(part.end);
         }
         if at < range.end {
             self.setup.transports.assign(transport, at..range.end);
         }
-        if !suspects.is_empty() {
-            holes::verify(&self.reader, transport, suspects, self.news.clone());
-        }
-    }
-
-    fn stream_of(&self, range: &Range<Offset>) -> Option<EntryId> {
-        if !self.setup.spec.is_stream() {
-            return None;
-        }
-        self.source.layout().piece_at(range.start).map(|piece| piece.entry)
-    }
-
-    /// Starts reading standard input, once.
-    fn stream(&mut self, id: EntryId) {
-        if std::mem::replace(&mut self.streaming, true) {
-            return;
-        }
-        let Some(range) = self.source.layout().range_of(id) else { return };
-        self.reader.expect_stream();
-        let (reader, news) = (self.reader.clone(), self.news.clone());
-        spawn("stdin", move || {
-            table::read_stream(id, range.start, &reader, &news);
-            reader.end_stream();
-        });
-    }
-
-    fn hash(&self, id: EntryId) {
-        let (table, news) = (Arc::clone(&self.table), self.news.clone());
-        self.table.hasher().run(move || {
-            let _ = news.send(News::Root(id, table.root_of(id)));
-        });
-    }
-
-    fn forget(&mut self, range: &Range<Offset>) {
-        for chunk in ChunkIndex::covering(range) {
-            if range.start <= chunk.range().start && chunk.range().end <= range.end
-                || self.source.pieces_needed(chunk).is_empty()
-            {
-                self.reader.forget(chunk);
-            }
-        }
-        let source = &self.source;
-        self.table.forget_while(|id| source.entry(id).is_none());
     }
 
     /// Tells what this end and the path are like, here or to whoever called.

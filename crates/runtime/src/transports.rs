@@ -5,26 +5,28 @@
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
 
 pub mod beside;
+#[cfg(test)]
+mod contract_tests;
+mod flow;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod intake;
-mod look;
 mod mover;
 pub mod offer;
+mod path_samples;
 mod payload;
 pub mod perf_parts;
 mod pipe;
 mod sinks;
 mod sources;
 mod tcp;
+pub mod transport;
 pub mod udp;
 
 use std::sync::Arc;
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_proto::FeedbackKind;
-use packtrain_transfer::message::Role;
-use packtrain_transfer::{Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +35,15 @@ use packtrain_hops::route::Via;
 use packtrain_service::ceilings::{HELD, HeldBy, RECEIVE_BURST, SEND_BURST};
 use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 
+pub use flow::causes;
 pub use offer::Hints;
+pub use path_samples::{Counters, PathSamples};
 pub use sinks::SinkTransports;
-pub use sources::{SourceTransports, causes};
+pub use sources::SourceTransports;
+pub(crate) use sources::TransportNews;
 pub use tcp::group::Reading;
 pub use tcp::record::Record;
+pub use tcp::stream_count::StreamCount;
 pub use tcp::stream_count_tuner::StreamCountTuner;
 pub use tcp::stripe_scheduler::StreamId;
 pub use tcp::{MAX_STREAMS, TcpSettings};
@@ -104,12 +110,8 @@ impl TransportConfig {
     }
 
     /// How many TCP streams there are to be.
-    fn count(&self) -> tcp::streams::StreamCount {
-        use tcp::streams::StreamCount;
-        match self.streams {
-            Some(n) => StreamCount::Fixed(n.min(self.most_streams)),
-            None => StreamCount::auto(self.most_streams, self.earlier.clone()),
-        }
+    fn count(&self) -> StreamCount {
+        StreamCount::new(self.streams, self.most_streams, || self.earlier.clone())
     }
 
     fn pipe(&self) -> bool {
@@ -145,18 +147,6 @@ impl TransportConfig {
     }
 }
 
-/// What the transports tell the source.
-pub(crate) enum TransportNews {
-    /// A transport is ready; the lower the rank the better.
-    Up(TransportId, u8),
-    /// A transport reports this.
-    Event(TransportId, TransportEvent),
-    /// There is none, and none will come.
-    Hopeless(Failure),
-    /// For the transports themselves.
-    Internal(sources::Internal),
-}
-
 /// What each transport did in the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
@@ -173,8 +163,4 @@ pub struct Moved {
     /// What the TCP streams did; a word of its own on the wire.
     #[serde(skip)]
     pub streams: Option<StreamsReport>,
-}
-
-fn temporary(text: impl Into<String>) -> Failure {
-    Failure::new(packtrain_transfer::FailureKind::Temporary, text)
 }

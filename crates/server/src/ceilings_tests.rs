@@ -102,12 +102,11 @@ fn send_without_regard(
     let setup = SourceSetup {
         control: near,
         options: Options::default(),
-        spec: SourceSpec::Paths(vec![path]),
         observer: &watch,
         transports: SourceTransports::new(plan),
         stop: Stop::new(stop),
     };
-    let (outcome, moved) = source::run(setup);
+    let (outcome, moved) = source::run(setup, SourceSpec::Paths(vec![path]));
     let _ = called.join();
     let (taken, arrived) = (watch.taken.into_inner(), target.exists());
     Ok(Sent { begun, taken, moved, outcome, told, arrived })

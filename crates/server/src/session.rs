@@ -79,7 +79,7 @@ pub(crate) fn serve(
                 None => SourceSpec::Paths(open.paths),
             };
             let options = open.options;
-            source::run(SourceSetup { control, options, spec, observer, transports, stop })
+            source::run(SourceSetup { control, options, observer, transports, stop }, spec)
         }
     };
     tx.close();

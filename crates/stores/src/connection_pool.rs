@@ -12,19 +12,11 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use super::http::Connection;
 use super::receiver::Receiver;
-use packtrain_runtime::transports::{Reading, Record, StreamCountTuner, StreamId};
+use packtrain_runtime::transports::{Reading, Record, StreamCount, StreamId};
 use packtrain_service::{StreamEnd, StreamsReport};
 
 /// How often the kernel is asked about the streams.
 const SAMPLE: Duration = Duration::from_millis(50);
-
-/// How many streams there are to be.
-pub(super) enum StreamCount {
-    /// So many.
-    Fixed(u32),
-    /// As many as turn out to be best.
-    StreamCountTuner(Box<StreamCountTuner>),
-}
 
 /// The sockets of the streams and since when each is there.
 #[derive(Clone, Default)]
@@ -79,11 +71,8 @@ impl ConnectionPool {
 
     /// How many there are to be, at least `least` of them where the number is chosen.
     pub(super) fn wanted(&self, least: u32, cap: u32) -> u32 {
-        let wanted = match &self.count {
-            StreamCount::Fixed(n) => *n,
-            StreamCount::StreamCountTuner(auto) => auto.target().max(least),
-        };
-        wanted.min(cap).clamp(1, self.most)
+        let least = if self.count.is_tuned() { least } else { 0 };
+        self.count.target().max(least).min(cap).clamp(1, self.most)
     }
 
     /// Asks the kernel, if it is time. `busy` tells, of a span and a number of streams, whether the
@@ -105,9 +94,7 @@ impl ConnectionPool {
         }
         self.record.look(now, &readings);
         let busy = busy(span, readings.len() as u64);
-        if let StreamCount::StreamCountTuner(auto) = &mut self.count {
-            auto.look(now, &readings, busy);
-        }
+        self.count.sample(now, &readings, busy);
     }
 
     /// There are so many now.
@@ -132,10 +119,7 @@ impl ConnectionPool {
     pub(super) fn report(&self, twice: ByteCount) -> Option<StreamsReport> {
         let mut report = self.record.report()?;
         report.moved_twice = twice;
-        match &self.count {
-            StreamCount::Fixed(n) => report.asked = Some(*n),
-            StreamCount::StreamCountTuner(auto) => report.reasons = auto.reasons(),
-        }
+        self.count.explain(&mut report);
         Some(report)
     }
 }

@@ -1,10 +1,10 @@
-//! The streams of a fetch: connections that take runs from the range scheduler, each in a task of its own,
-//! and how many of them there are.
+//! The transport of a fetch: connections that take runs from the range scheduler, each in a task of
+//! its own, and how many of them there are.
 
 mod get;
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,22 +12,24 @@ use std::sync::{Arc, OnceLock};
 use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_os::clock;
 use packtrain_transfer::message::PieceDigest;
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::{Failure, FailureKind, Transport, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::answer::Trouble;
 use super::body::Pace;
-use super::connection_pool::{ConnectionPool, Sockets, StreamCount};
+use super::connection_pool::{ConnectionPool, Sockets};
 use super::http::{Client, Connection};
 use super::range_scheduler::{RangeScheduler, Take};
 use super::remote::{Objects, Remote};
 use get::Get;
 use packtrain_runtime::control::PayloadSink;
-use packtrain_runtime::transports::StreamId;
-use packtrain_service::ceilings::HeldBy;
-use packtrain_service::{StreamsReport, executor};
+use packtrain_runtime::source::ContentReports;
+use packtrain_runtime::transports::offer::Offer;
+use packtrain_runtime::transports::transport::{Inbox, Outbox, SourceContext, SourceTransport};
+use packtrain_runtime::transports::{Moved, StreamCount, StreamId};
+use packtrain_service::executor;
 
 /// The wait after a request that failed; doubles with each in a row, up to the longest.
 const RETRY: Duration = Duration::from_millis(250);
@@ -41,23 +43,6 @@ const SMALL_FILES: usize = 16;
 /// A stream that has nothing looks again after this: somebody may be in need of relief.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What the streams tell.
-#[derive(Debug)]
-pub(super) enum FetchNews {
-    /// These bytes are placed.
-    Placed(Range<Offset>),
-    /// A piece is complete.
-    Digest(ChunkIndex, PieceDigest),
-    /// Nothing more comes of this entry.
-    Failed(EntryId, Failure),
-    /// The object of unknown length ended.
-    StreamEnd(EntryId, u64),
-    /// It cannot go on.
-    Hopeless(Failure),
-    /// Something to say.
-    Say(String),
-}
-
 /// What the streams are made of.
 pub(super) struct Parts {
     pub(super) client: Arc<Client>,
@@ -67,7 +52,11 @@ pub(super) struct Parts {
     pub(super) pace: Pace,
     pub(super) count: StreamCount,
     pub(super) most: u32,
-    pub(super) tell: Box<dyn Fn(FetchNews) + Send + Sync>,
+    /// Where digests and failures of entries go.
+    pub(super) reports: ContentReports,
+    pub(super) fetched: Arc<Mutex<HashSet<EntryId>>>,
+    /// What it is called: `https`, `http` or `s3`.
+    pub(super) name: &'static str,
 }
 
 pub(super) struct Shared {
@@ -78,15 +67,33 @@ pub(super) struct Shared {
     range_scheduler: Mutex<RangeScheduler>,
     work: Notify,
     sockets: Sockets,
-    tell: Box<dyn Fn(FetchNews) + Send + Sync>,
+    events: OnceLock<Outbox<TransportEvent>>,
+    reports: ContentReports,
+    /// Entries of which something was fetched.
+    fetched: Arc<Mutex<HashSet<EntryId>>>,
+    /// What is about to be assigned.
+    prepared: Mutex<Prepared>,
     /// The most streams the server takes.
     cap: Mutex<u32>,
     /// Nanoseconds that streams waited for the disk.
     held: AtomicU64,
 }
 
-/// The streams.
-pub(super) struct Lines {
+/// What the next assignment is of.
+#[derive(Default)]
+enum Prepared {
+    #[default]
+    Nothing,
+    Pieces(Vec<Piece>),
+    /// The object of unknown length, which begins here.
+    Stream(EntryId, Offset),
+}
+
+/// The streams of a fetch as a transport.
+pub(super) struct Downloader {
+    name: &'static str,
+    over: bool,
+    events: Inbox<TransportEvent>,
     shared: Arc<Shared>,
     connection_pool: ConnectionPool,
     held: u64,
@@ -94,9 +101,9 @@ pub(super) struct Lines {
     streams: Vec<AbortHandle>,
 }
 
-impl Lines {
+impl Downloader {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { client, objects, payload, pace, count, most, tell } = parts;
+        let Parts { client, objects, payload, pace, count, most, reports, fetched, name } = parts;
         let connection_pool = ConnectionPool::new(count, most, true);
         let shared = Shared {
             client,
@@ -106,11 +113,17 @@ impl Lines {
             range_scheduler: Mutex::default(),
             work: Notify::new(),
             sockets: connection_pool.sockets(),
-            tell,
+            events: OnceLock::new(),
+            reports,
+            fetched,
+            prepared: Mutex::default(),
             cap: Mutex::new(most),
             held: AtomicU64::new(0),
         };
         Self {
+            name,
+            over: false,
+            events: Inbox::default(),
             shared: Arc::new(shared),
             connection_pool,
             held: 0,
@@ -119,41 +132,29 @@ impl Lines {
         }
     }
 
-    /// These bytes of a piece are to be fetched.
-    pub(super) fn assign(&self, pieces: &[Piece], range: &Range<Offset>) {
-        let mut range_scheduler = self.shared.range_scheduler();
-        for piece in pieces {
-            let serial = self.shared.object(piece.entry).filter(|object| !object.ranges);
-            range_scheduler.add(piece, range, serial.and_then(|object| object.size));
-        }
-        drop(range_scheduler);
-        self.shared.work.notify_waiters();
+    /// What hands over the pieces of each assignment.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// The object of unknown length is to be fetched; what lies in `range` has a place.
-    pub(super) fn stream(&mut self, entry: EntryId, start: Offset, range: &Range<Offset>) {
+    fn stream(&mut self, entry: EntryId, start: Offset, range: &Range<Offset>) {
         self.shared.range_scheduler().reach(range.end);
-        self.shared.work.notify_waiters();
         if self.streams.is_empty() {
             let shared = Arc::clone(&self.shared);
             let task = executor::handle().spawn(async move {
                 if let Some(object) = shared.object(entry)
                     && let Err(trouble) = get::stream(&shared, entry, &object, start).await
                 {
-                    shared.tell(FetchNews::Hopeless(trouble.failure()));
+                    shared.fail(trouble.failure());
                 }
             });
             self.streams.push(task.abort_handle());
         }
     }
 
-    /// Takes back what of `range` is not there; that is what it gives.
-    pub(super) fn revoke(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
-        self.shared.range_scheduler().revoke(range)
-    }
-
     /// Looks after the streams, a few times in each sample's time.
-    pub(super) fn poll(&mut self, now: Time) {
+    fn look_after(&mut self, now: Time) {
         self.sample(now);
         let there = self.shared.range_scheduler().count() as u32;
         let wanted = self.wanted();
@@ -210,34 +211,45 @@ impl Lines {
         self.tasks.insert(id, task.abort_handle());
         self.connection_pool.came(self.shared.range_scheduler().count() as u32);
     }
+}
 
-    /// Bytes that arrived and were wanted.
-    pub(super) fn moved(&self) -> ByteCount {
-        self.shared.range_scheduler().moved()
+impl Transport for Downloader {
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Bytes that arrived twice.
-    pub(super) fn twice(&self) -> ByteCount {
-        self.shared.range_scheduler().twice()
+    fn assign(&mut self, range: Range<Offset>) {
+        let prepared = std::mem::take(&mut *self.shared.prepared.lock());
+        match prepared {
+            Prepared::Stream(entry, start) => self.stream(entry, start, &range),
+            Prepared::Pieces(pieces) => {
+                let mut range_scheduler = self.shared.range_scheduler();
+                for piece in &pieces {
+                    let serial = self.shared.object(piece.entry).filter(|object| !object.ranges);
+                    range_scheduler.add(piece, &range, serial.and_then(|object| object.size));
+                }
+            }
+            Prepared::Nothing => self.shared.report(TransportEvent::Returned(range)),
+        }
+        self.shared.work.notify_waiters();
     }
 
-    /// Whose ceiling of the rate held the transfer, if one did.
-    pub(super) fn limited_by(&self) -> Option<HeldBy> {
-        self.shared.pace.held()
+    fn revoke(&mut self, range: Range<Offset>) {
+        let returned = self.shared.range_scheduler().revoke(&range);
+        returned.into_iter().for_each(|part| self.shared.report(TransportEvent::Returned(part)));
     }
 
-    /// The least round trip.
-    pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.connection_pool.min_rtt()
+    fn poll_event(&mut self, now: Time) -> Option<TransportEvent> {
+        let event = self.events.next().filter(|_| !self.over);
+        match &event {
+            Some(TransportEvent::Closed(_)) => self.over = true,
+            Some(_) => {}
+            None => self.look_after(now),
+        }
+        event
     }
 
-    /// What the streams did.
-    pub(super) fn report(&self) -> Option<StreamsReport> {
-        self.connection_pool.report(self.twice())
-    }
-
-    /// Ends them all.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         self.shared.range_scheduler().close();
         for task in self.tasks.values().chain(&self.streams) {
             task.abort();
@@ -245,7 +257,30 @@ impl Lines {
     }
 }
 
-impl Drop for Lines {
+impl SourceTransport for Downloader {
+    fn start(&mut self, context: &SourceContext, _offer: &mut Offer) {
+        let events = self.events.outbox(&context.wake);
+        events.send(TransportEvent::Up { rank: 0 });
+        let _ = self.shared.events.set(events);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn account(&mut self, moved: &mut Moved) {
+        let range_scheduler = self.shared.range_scheduler();
+        let twice = range_scheduler.twice();
+        moved.shares.push((self.name.to_owned(), range_scheduler.moved()));
+        drop(range_scheduler);
+        moved.retransmitted += twice;
+        moved.rtt = moved.rtt.or(self.connection_pool.min_rtt());
+        moved.held = self.shared.pace.held().or(moved.held);
+        moved.streams = self.connection_pool.report(twice);
+    }
+}
+
+impl Drop for Downloader {
     fn drop(&mut self) {
         self.close();
     }
@@ -260,8 +295,36 @@ impl Shared {
         self.objects.lock().get(&id).cloned()
     }
 
-    pub(super) fn tell(&self, news: FetchNews) {
-        (self.tell)(news);
+    /// The next assignment is of these pieces.
+    pub(super) fn prepare(&self, pieces: Vec<Piece>) {
+        *self.prepared.lock() = Prepared::Pieces(pieces);
+    }
+
+    /// The next assignment is of the object of unknown length, which begins here.
+    pub(super) fn prepare_stream(&self, entry: EntryId, start: Offset) {
+        *self.prepared.lock() = Prepared::Stream(entry, start);
+    }
+
+    pub(super) fn report(&self, event: TransportEvent) {
+        if let Some(events) = self.events.get() {
+            events.send(event);
+        }
+    }
+
+    /// A piece is complete.
+    pub(super) fn fetched(&self, chunk: ChunkIndex, digest: PieceDigest) {
+        self.fetched.lock().insert(digest.entry);
+        self.reports.read(chunk, vec![digest]);
+    }
+
+    /// The object of unknown length ended.
+    pub(super) fn stream_end(&self, entry: EntryId, size: u64) {
+        self.reports.stream_end(entry, size);
+    }
+
+    /// The fetch cannot go on.
+    fn fail(&self, failure: Failure) {
+        self.report(TransportEvent::Closed(failure));
     }
 
     /// Puts bytes in their place, waiting for room.
@@ -333,7 +396,7 @@ impl Shared {
                 Trouble::Later(text, _) if brought && !self.is_marked(run.entry) => {
                     // The rest may be another version's: from its begin, then.
                     let failure = Failure::new(FailureKind::Temporary, text);
-                    return self.tell(FetchNews::Hopeless(failure));
+                    return self.fail(failure);
                 }
                 Trouble::Later(text, pause) => {
                     let now = self.range_scheduler().moved();
@@ -348,7 +411,7 @@ impl Shared {
                     }
                     if failed >= TRIES && now == before {
                         let failure = Failure::new(FailureKind::Temporary, text);
-                        return self.tell(FetchNews::Hopeless(failure));
+                        return self.fail(failure);
                     }
                     let wait = (RETRY * (1 << failed.min(6) >> 1)).min(RETRY_MOST);
                     tokio::time::sleep(pause.unwrap_or(wait).max(RETRY / 2).to_std()).await;
@@ -366,9 +429,9 @@ impl Shared {
         match failure.kind {
             // These say nothing of one file only.
             FailureKind::NotAuthorised | FailureKind::Usage | FailureKind::Fatal => {
-                self.tell(FetchNews::Hopeless(failure));
+                self.fail(failure);
             }
-            _ => self.tell(FetchNews::Failed(entry, failure)),
+            _ => self.reports.entry_failed(entry, failure),
         }
     }
 
@@ -378,7 +441,7 @@ impl Shared {
         let mut cap = self.cap.lock();
         if fewer < *cap {
             *cap = fewer;
-            self.tell(FetchNews::Say(format!("no more than {fewer} streams from now on: {text}")));
+            self.reports.warn(format!("no more than {fewer} streams from now on: {text}"));
         }
     }
 }

@@ -31,14 +31,13 @@ use std::path::{Path, PathBuf};
 use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
-use connection_pool::StreamCount;
 use http::Client;
 use list::Asked;
 use packtrain_runtime::control;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::transports::{
-    MAX_STREAMS, Moved, SinkTransports, StreamCountTuner, TcpSettings, TransportConfig,
+    Moved, SinkTransports, StreamCount, TcpSettings, TransportConfig,
 };
 use packtrain_service::weburl::WebUrl;
 use packtrain_service::{CpRequest, Location, RequestError, history};
@@ -54,18 +53,10 @@ pub fn fetch(
     let (asked, name) = asked(&request.sources)?;
     let kernel = TcpSettings { congestion: None, buffers: request.tcp_buffer };
     let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
-    let most = plan.most_streams;
-    let count = match plan.streams {
-        Some(n) => StreamCount::Fixed(n.min(most)),
-        None => {
-            let host = request.sources.first().and_then(Location::host).unwrap_or_default();
-            let earlier = history::earlier_from(&request.history, host);
-            StreamCount::StreamCountTuner(Box::new(StreamCountTuner::new(
-                most.min(MAX_STREAMS),
-                earlier,
-            )))
-        }
-    };
+    let count = StreamCount::new(plan.streams, plan.most_streams, || {
+        let host = request.sources.first().and_then(Location::host).unwrap_or_default();
+        history::earlier_from(&request.history, host)
+    });
     let pace = body::Pace::new(&plan);
     let (near, far) = control::pair().map_err(|e| {
         RequestError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
@@ -77,7 +68,8 @@ pub fn fetch(
     if !matches!(asked, Asked::Keys(..)) {
         options.recursive = false;
     }
-    let transports = SinkTransports::new(plan, far.tx.clone());
+    // The requests bring the bytes.
+    let transports = SinkTransports::of(plan.clone(), far.tx.clone(), Vec::new());
     let (sink_stop, sink_options) = (Stop::new(request.stop.clone()), options.clone());
     let ended = std::thread::scope(|scope| {
         let sink = scope.spawn(move || {
@@ -102,8 +94,8 @@ pub fn fetch(
             client,
             observer: &Quiet(observer),
             payload,
+            config: plan,
             count,
-            most,
             pace,
             stop: Stop::new(request.stop.clone()),
             name,
@@ -150,16 +142,7 @@ pub fn send(
     };
     let client = Client::new(&plan.kernel, request.background).map_err(|t| t.failure())?;
     let most = plan.most_streams;
-    let count = match plan.streams {
-        Some(n) => StreamCount::Fixed(n.min(most)),
-        None => {
-            let earlier = history::earlier(&request.history, bucket);
-            StreamCount::StreamCountTuner(Box::new(StreamCountTuner::new(
-                most.min(MAX_STREAMS),
-                earlier,
-            )))
-        }
-    };
+    let count = StreamCount::new(plan.streams, most, || history::earlier(&request.history, bucket));
     let setup = send::Setup {
         client,
         bucket: s3::open(bucket)?,

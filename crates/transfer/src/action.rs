@@ -10,21 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::message::{Message, Summary};
-
-/// One transport of a transfer, for as long as the transfer lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransportId(pub u32);
-
-/// What a transport reports (the seam of design: moves ranges, gives them back).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransportEvent {
-    /// The peer holds these bytes.
-    Placed(Range<Offset>),
-    /// The transport will not move these bytes.
-    Returned(Range<Offset>),
-    /// It is over; every range it still had is returned by this.
-    Closed(Failure),
-}
+use crate::transport::TransportId;
 
 /// What a source asks of its driver.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,9 +11,10 @@ use std::ops::Range;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
-use crate::action::{SourceAction, TransportId};
+use crate::action::SourceAction;
 use crate::fallback::Health;
 use crate::limits::{GRANT_ROOM, HEALTH_EVERY, MAX_GRANT, MIN_STEAL, WINDOW_START};
+use crate::transport::TransportId;
 
 /// How long a victim must still need for a steal to be worth it.
 const STEAL_SPAN: Duration = Duration::from_millis(500);

@@ -19,10 +19,11 @@ pub mod message;
 mod requested;
 mod sink;
 mod source;
+pub mod transport;
 
 pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, Outcome, PieceHash, SinkAction,
-    SourceAction, TargetState, TransportEvent, TransportId,
+    SourceAction, TargetState,
 };
 pub use failure::{Failure, FailureKind};
 pub use message::{
@@ -32,3 +33,4 @@ pub use message::{
 pub use requested::{Requested, filters};
 pub use sink::{Sink, SinkTotals};
 pub use source::{Source, SourceTotals};
+pub use transport::{Breach, Custody, Transport, TransportEvent, TransportId};

@@ -148,7 +148,7 @@ fn a_hundred_thousand_small_files_cost_little() {
         commits: 0,
         over: 0,
     };
-    pair.source.on_transport_up(now, TransportId(0), 0);
+    pair.source.on_transport_event(now, TransportId(0), TransportEvent::Up { rank: 0 });
     while pair.over < 2 {
         pair.now += Duration::from_millis(5);
         pair.walk();

@@ -47,7 +47,7 @@ impl Meter {
 
 /// The meters of one end.
 #[derive(Debug, Default)]
-pub(crate) struct Meters {
+pub struct Meters {
     /// Reading or writing of data.
     pub(crate) data: Meter,
     /// Hashing.

@@ -42,7 +42,8 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
             | News::Hole(..)
             | News::Root(..)
             | News::StreamEnd(..)
-            | News::Transport(_) => {}
+            | News::Warn(_)
+            | News::Wake => {}
         }
     }
     Ok(Collected { entries, failed, files })

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
 use packtrain_object::{ChunkIndex, Piece};
 use packtrain_transfer::TransportId;
 use packtrain_units::{ByteCount, Offset};
 
-use super::{News, Table};
+use super::Table;
+use super::content::ContentReports;
 use crate::reader::Reader;
 use packtrain_service::executor::spawn;
 
@@ -53,7 +53,7 @@ pub(super) fn verify(
     reader: &Reader,
     transport: TransportId,
     suspects: Vec<Range<Offset>>,
-    news: Sender<News>,
+    reports: ContentReports,
 ) {
     let reader = reader.clone();
     spawn("holes", move || {
@@ -66,9 +66,7 @@ pub(super) fn verify(
                     .and_then(|held| held.get(&part).map(|bytes| bytes.iter().all(|b| *b == 0)))
                     .unwrap_or(false)
             });
-            if news.send(News::Hole(transport, range, zeros)).is_err() {
-                return;
-            }
+            reports.hole(transport, range, zeros);
         }
     });
 }

@@ -13,10 +13,11 @@ use packtrain_net::flow::Beside;
 use packtrain_units::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::TransportConfig;
 use super::offer::Offer;
 use super::tcp::{Tasks, TcpEnd, TcpStream};
-use super::{Role, TransportConfig};
 use packtrain_service::executor;
+use packtrain_transfer::message::Role;
 
 /// How long flows wait for their connections.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);

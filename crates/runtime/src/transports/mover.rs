@@ -12,15 +12,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use packtrain_net::limit::RateLimiter;
 use packtrain_object::{ChunkIndex, RangeSet};
 use packtrain_transfer::message::MAX_DATA;
-use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_transfer::{Failure, FailureKind, TransportEvent};
 use packtrain_units::{ByteCount, Offset};
 
-use super::TransportNews;
 use crate::reader::{Reader, Slice};
 use packtrain_service::executor::spawn;
-
-/// Takes what is told.
-pub(super) type Tell = Arc<dyn Fn(TransportNews) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -59,8 +55,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     waiting: AtomicU8,
-    id: TransportId,
-    tell: Tell,
+    report: Box<dyn Fn(TransportEvent) + Send + Sync>,
 }
 
 /// A mover; clones are the same.
@@ -70,16 +65,16 @@ pub(super) struct Mover(Arc<Shared>);
 impl Mover {
     /// A mover whose thread calls `send` with each piece in turn; false from it ends the thread.
     pub(super) fn start(
-        id: TransportId,
         name: &str,
         reader: Reader,
-        tell: Tell,
+        report: impl Fn(TransportEvent) + Send + Sync + 'static,
         limiter: Option<RateLimiter>,
         mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let waiting = AtomicU8::default();
-        let mover = Self(Arc::new(Shared { state, changed, waiting, id, tell }));
+        let report = Box::new(report);
+        let mover = Self(Arc::new(Shared { state, changed, waiting, report }));
         let this = mover.clone();
         spawn(name, move || {
             let max = ByteCount(MAX_DATA as u64);
@@ -117,7 +112,9 @@ impl Mover {
                     }
                     this.waits(Waiting::Out);
                     if !send(part.start, slice) {
-                        return;
+                        let text = "the connection that carries the data is gone";
+                        let gone = Failure::new(FailureKind::Temporary, text);
+                        return (this.0.report)(TransportEvent::Closed(gone));
                     }
                 }
             }
@@ -199,7 +196,7 @@ impl Mover {
         }
         drop(state);
         for part in returned {
-            (self.0.tell)(TransportNews::Event(self.0.id, TransportEvent::Returned(part)));
+            (self.0.report)(TransportEvent::Returned(part));
         }
     }
 
@@ -217,7 +214,7 @@ impl Mover {
         }
         drop(state);
         for part in placed.iter() {
-            (self.0.tell)(TransportNews::Event(self.0.id, TransportEvent::Placed(part)));
+            (self.0.report)(TransportEvent::Placed(part));
         }
     }
 
@@ -247,7 +244,6 @@ mod tests {
     use crossbeam_channel::unbounded;
     use packtrain_object::{EntryId, Piece};
     use packtrain_os::clock;
-    use packtrain_transfer::{Failure, FailureKind};
     use packtrain_units::{DataRate, Duration};
 
     use super::*;
@@ -278,11 +274,8 @@ mod tests {
         reader.announce(ChunkIndex(0), vec![piece(0, 0), piece(1, 100), piece(2, 200)]);
         let (tell, told) = unbounded();
         let (send, sent) = unbounded();
-        let id = TransportId(3);
-        let tell: Tell = Arc::new(move |news| {
-            let _ = tell.send(news);
-        });
-        let mover = Mover::start(id, "test", reader.clone(), tell, None, move |at, slice| {
+        let report = move |event| drop(tell.send(event));
+        let mover = Mover::start("test", reader.clone(), report, None, move |at, slice| {
             send.send((at, slice.bytes().to_vec())).is_ok()
         });
         mover.assign(Offset(0)..Offset(300));
@@ -293,10 +286,7 @@ mod tests {
         mover.taken(200);
         let mut heard = Vec::new();
         while heard.len() < 3 {
-            match told.recv_timeout(wait).unwrap() {
-                TransportNews::Event(_, event) => heard.push(event),
-                _ => panic!("only events were expected"),
-            }
+            heard.push(told.recv_timeout(wait).unwrap());
         }
         assert_eq!(
             heard,
@@ -331,11 +321,11 @@ mod tests {
         let limiter = RateLimiter::new(RATE, burst);
         let (send, sent) = unbounded();
         let movers: Vec<Mover> = (0..2)
-            .map(|id| {
-                let (send, tell) = (send.clone(), Arc::new(|_| {}) as Tell);
+            .map(|_| {
+                let send = send.clone();
                 let limiter = Some(limiter.clone());
                 let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
-                Mover::start(TransportId(id), "test", reader.clone(), tell, limiter, out)
+                Mover::start("test", reader.clone(), |_| {}, limiter, out)
             })
             .collect();
         for _ in 0..2 {
@@ -370,9 +360,8 @@ mod tests {
         let piece = Piece { entry: EntryId(0), file_offset: 0, range: whole.clone(), whole: false };
         reader.announce(ChunkIndex(0), vec![piece]);
         let (send, sent) = unbounded();
-        let tell = Arc::new(|_| {}) as Tell;
         let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
-        let mover = Mover::start(TransportId(0), "test", reader.clone(), tell, Some(limiter), out);
+        let mover = Mover::start("test", reader.clone(), |_| {}, Some(limiter), out);
         mover.assign(whole);
         for _ in 0..3 {
             let size = sent.recv_timeout(std::time::Duration::from_secs(60)).unwrap();

@@ -1,70 +1,71 @@
 //! The sending end's transports.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use packtrain_net::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_net::limit::RateLimiter;
-use packtrain_net::udp::UdpSocket;
 use packtrain_os::clock;
-use packtrain_plan::route::PathId;
-use packtrain_proto::{CloseReason, Event};
-use packtrain_transfer::message::{Message, Role};
-use packtrain_transfer::{Failure, TransportEvent, TransportId};
-use packtrain_units::{ByteCount, Duration, Offset, Time};
+use packtrain_transfer::message::Message;
+use packtrain_transfer::{Custody, Failure, TransportEvent, TransportId};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
-use super::beside::{self, Channels};
-use super::look::Look;
-use super::mover::{Mover, Tell};
-use super::offer::Offer;
-use super::payload::ReaderPayload;
-use super::tcp::group::Reading;
-use super::tcp::streams::{Parts, Streams};
-use super::tcp::{Tasks, TcpEnd, TcpStream};
-use super::{Moved, TransportConfig, TransportNews, pipe, temporary, udp};
-use crate::candidate_paths::CandidatePaths;
-use crate::control::{Control, ControlSender};
+use super::flow::FlowSource;
+use super::offer::{ControlMessage, Offer};
+use super::path_samples::PathSamples;
+use super::pipe::PipeSource;
+use super::tcp::source::TcpSource;
+use super::transport::{SourceContext, SourceTransport, Wake, temporary};
+use super::{Moved, TransportConfig};
+use crate::control::Control;
 use crate::reader::Reader;
 use crate::session::Observer;
 use packtrain_service::evidence::{Net, PathPart};
-use packtrain_service::{LossCause, Notice, NoticeLevel};
+use packtrain_service::{Notice, NoticeLevel, TransportChoice};
 
-/// How long UDP and TCP have before the pipe is used.
+/// How long the transports have to come up before a last resort is used.
 const RACE: Duration = Duration::from_secs(2);
 
-/// Without any transport for this long, and no pipe allowed, the transfer ends.
+/// Without any transport for this long, and no last resort allowed, the transfer ends.
 const GIVE_UP: Duration = Duration::from_secs(35);
 
-/// Characters of another end's reason that are kept.
-const MAX_WHY: usize = 200;
-
-const UDP: TransportId = TransportId(0);
-const PIPE: TransportId = TransportId(1);
-const TCP: TransportId = TransportId(2);
-
-const RANK_UDP: u8 = 0;
-const RANK_TCP: u8 = 10;
-const RANK_PIPE: u8 = 20;
-
-/// A message from a transport's threads to the transports themselves.
-pub(crate) enum Internal {
-    /// The datagram flow.
-    Udp(Box<FlowEvent>),
-    /// The connection beside the datagram flow is up.
-    BesideUp,
-    /// A TCP stream is up.
-    TcpUp(Box<TcpStream>, PathId),
-    /// A connection of ours did not come about on a way, and why if that is known.
-    TcpFailed(PathId, String),
-    /// A TCP stream is over; whether it had anything to move, and what the kernel said last.
-    TcpOver { why: String, had: bool, way: PathId, last: Option<Box<Reading>> },
+/// What the transports report to the source.
+pub(crate) enum TransportNews {
+    /// A transport reports this.
+    Event(TransportId, TransportEvent),
+    /// There is none, and none will come.
+    Hopeless(Failure),
 }
 
-enum Udp {
-    Off,
-    Bound(Vec<UdpSocket>, super::offer::FlowOffer),
-    Running(FlowHandle),
-    Over,
+/// A transport and what is known of it here.
+struct Slot {
+    transport: Box<dyn SourceTransport>,
+    rank: u8,
+    custody: Custody,
+}
+
+impl Slot {
+    fn is_up(&self) -> bool {
+        self.custody.is_up()
+    }
+
+    /// The parts of an event that concern what the transport owns.
+    fn admit(&mut self, event: TransportEvent) -> Vec<TransportEvent> {
+        let parts = match &event {
+            TransportEvent::Up { rank } => {
+                self.rank = *rank;
+                vec![event]
+            }
+            TransportEvent::Placed(range) => {
+                let owned = self.custody.owned().intersect(range.clone());
+                owned.map(TransportEvent::Placed).collect()
+            }
+            TransportEvent::Returned(range) => {
+                let owned = self.custody.owned().intersect(range.clone());
+                owned.map(TransportEvent::Returned).collect()
+            }
+            TransportEvent::Closed(_) => vec![event],
+        };
+        parts.into_iter().filter(|part| self.custody.on_event(part).is_ok()).collect()
+    }
 }
 
 /// All transports of a source.
@@ -74,182 +75,80 @@ pub struct SourceTransports {
     limiter: Option<RateLimiter>,
     started: Time,
     alone_since: Time,
-    control: Option<ControlSender>,
-    reader: Option<Reader>,
-    tell: Option<Tell>,
-    udp: Udp,
-    udp_up: bool,
-    /// Datagrams have passed both ways.
-    established: bool,
-    /// The connections beside the flow, where it has one, and whether it is up.
-    channels: Option<Channels>,
-    beside_up: bool,
-    /// Why the flow ended.
-    ended: Option<String>,
-    last: Option<FlowSnapshot>,
-    tcp: Option<TcpEnd>,
-    tasks: Tasks,
+    /// Whether a last resort was asked to come up.
+    resorted: bool,
     /// The peer made its offer; another is not listened to.
     offered: bool,
-    streams: Option<Streams>,
-    pipe: Option<Mover>,
-    piped_before: ByteCount,
-    look: Look,
+    slots: Vec<Slot>,
+    wake: Option<Wake>,
+    /// Why the last transport closed that did.
+    closed: Option<Failure>,
+    samples: PathSamples,
 }
 
 impl SourceTransports {
-    /// The transports of a source, none of which is connected yet.
+    /// The transports that the configuration names, none of which is connected yet.
     pub fn new(plan: TransportConfig) -> Self {
+        let limiter = plan.send_limiter();
+        let mut transports: Vec<Box<dyn SourceTransport>> = Vec::new();
+        if plan.udp() {
+            transports.push(Box::new(FlowSource::new(plan.clone(), limiter.clone())));
+        }
+        if plan.tcp() {
+            transports.push(Box::new(TcpSource::new(plan.clone(), limiter.clone())));
+        }
+        if plan.pipe() {
+            transports.push(Box::new(PipeSource::new(limiter.clone())));
+        }
+        Self { limiter, ..Self::of(plan, transports) }
+    }
+
+    /// These transports and no others. They keep to the rate limit by themselves.
+    pub fn of(plan: TransportConfig, transports: Vec<Box<dyn SourceTransport>>) -> Self {
+        let now = clock::now();
+        let slot = |transport| Slot { transport, rank: u8::MAX, custody: Custody::default() };
         Self {
-            limiter: plan.send_limiter(),
+            limiter: None,
             plan,
-            started: clock::now(),
-            alone_since: clock::now(),
-            control: None,
-            reader: None,
-            tell: None,
-            udp: Udp::Off,
-            udp_up: false,
-            established: false,
-            channels: None,
-            beside_up: false,
-            ended: None,
-            last: None,
-            tcp: None,
-            tasks: Tasks::default(),
+            started: now,
+            alone_since: now,
+            resorted: false,
             offered: false,
-            streams: None,
-            pipe: None,
-            piped_before: ByteCount::ZERO,
-            look: Look::default(),
+            slots: transports.into_iter().map(slot).collect(),
+            wake: None,
+            closed: None,
+            samples: PathSamples::default(),
         }
     }
 
     /// Binds, listens and makes the peer an offer.
-    pub(crate) fn start(&mut self, control: &Control, reader: &Reader, tell: Tell) {
+    pub(crate) fn start(&mut self, control: &Control, reader: Option<Reader>, wake: Wake) {
         self.started = clock::now();
-        self.control = Some(control.tx.clone());
-        self.reader = Some(reader.clone());
+        let context = SourceContext { control: control.tx.clone(), reader, wake: wake.clone() };
+        self.wake = Some(wake);
         let mut offer = Offer::new(&self.plan);
-        if self.plan.udp()
-            && let Ok(sockets) = udp::bind(&self.plan)
-        {
-            let flow = udp::offer();
-            if self.plan.beside() {
-                self.channels = Channels::listen(&self.plan, Role::Source).ok();
-            }
-            if let Some(channels) = &self.channels {
-                channels.fill(&mut offer);
-            }
-            offer.udp = udp::ports(&sockets);
-            offer.flow = Some(flow.clone());
-            self.udp = Udp::Bound(sockets, flow);
+        for slot in &mut self.slots {
+            slot.transport.start(&context, &mut offer);
         }
-        if self.plan.tcp() {
-            let tell = Arc::clone(&tell);
-            let up = move |stream| {
-                let way = super::tcp::way(&stream);
-                let word = Internal::TcpUp(Box::new(stream), way);
-                tell(TransportNews::Internal(word));
-            };
-            if let Ok(end) = TcpEnd::listen(&self.plan, &self.tasks, up) {
-                // Over depots only this end connects.
-                offer.tcp = if self.plan.via.is_some() { 0 } else { end.port() };
-                offer.tcp_key = end.key();
-                self.tcp = Some(end);
-            }
-        }
-        if self.tcp.is_some() {
-            self.streams = Some(Streams::new(Parts {
-                id: TCP,
-                rank: RANK_TCP,
-                count: self.plan.count(),
-                modest: self.plan.udp(),
-                tasks: self.tasks.clone(),
-                tell: Arc::clone(&tell),
-                control: control.tx.clone(),
-                reader: reader.clone(),
-                limiter: self.limiter.clone(),
-                most: self.plan.most_streams,
-                ways: self.plan.ways.clone(),
-            }));
-        }
-        self.tell = Some(tell);
-        if self.plan.udp() || self.plan.tcp() {
-            control.tx.send(&Message::Channel(offer.encode()));
-        }
+        control.tx.send(&Message::Channel(offer.encode()));
     }
 
-    /// The peer's offer.
-    pub(crate) fn on_offer(&mut self, offer: &Offer) {
+    /// A message of the peer about transports; gives why the two ends cannot go together.
+    pub(crate) fn on_control(&mut self, message: &ControlMessage) -> Option<Failure> {
+        let now = clock::now();
+        let ControlMessage::Offer(offer) = message else {
+            self.slots.iter_mut().for_each(|slot| slot.transport.on_control(now, message));
+            return None;
+        };
         if std::mem::replace(&mut self.offered, true) {
-            return;
+            return None;
         }
-        let (Some(tell), Some(reader)) = (self.tell.clone(), self.reader.clone()) else { return };
         if let Err(failure) = offer.check(&self.plan) {
-            tell(TransportNews::Hopeless(failure));
-            return;
+            return Some(failure);
         }
-        self.udp = match std::mem::replace(&mut self.udp, Udp::Over) {
-            Udp::Bound(sockets, flow) if !offer.udp.is_empty() => {
-                let payload = ReaderPayload::new(reader.clone());
-                let tell = Arc::clone(&tell);
-                let ready = Arc::clone(&tell);
-                let events = move |e| tell(TransportNews::Internal(Internal::Udp(Box::new(e))));
-                let keys = (&flow, self.limiter.clone());
-                match udp::start_sender(&self.plan, sockets, keys, offer, payload, events) {
-                    Ok(mut handle) => {
-                        if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
-                            let up = move || ready(TransportNews::Internal(Internal::BesideUp));
-                            channels.add(flow.id, beside, up);
-                            channels.connect(&self.plan, offer, Duration::ZERO);
-                        }
-                        let waker = handle.waker();
-                        reader.on_ready(move || waker.wake());
-                        Udp::Running(handle)
-                    }
-                    Err(_) => Udp::Over,
-                }
-            }
-            Udp::Bound(..) => Udp::Over,
-            other => other,
-        };
-        let udp = matches!(self.udp, Udp::Running(_));
-        let mtu = match &self.udp {
-            Udp::Running(flow) => Some(flow.stats().flow.mtu).filter(|mtu| mtu.get() > 0),
-            _ => None,
-        };
-        let mtu = mtu.or(udp.then_some(udp::MTU_V6));
-        self.look.begin(clock::now(), udp, self.tcp.is_some() && offer.tcp != 0, mtu);
-        if let (Some(tcp), Some(streams)) = (&self.tcp, &mut self.streams) {
-            streams.begin(tcp.connector(&self.plan, offer));
-        }
-    }
-
-    /// What the other end, which called, says of the ways it could bring streams over.
-    pub(crate) fn on_ways(&mut self, bytes: &[u8]) {
-        if let Some(ways) = &self.plan.ways {
-            return ways.learn(bytes);
-        }
-        if self.plan.relayed {
-            return;
-        }
-        let Some(ways) = CandidatePaths::told_of(bytes) else { return };
-        self.plan.ways = Some(Arc::clone(&ways));
-        if let Some(streams) = &mut self.streams {
-            streams.choose_from(ways);
-        }
-    }
-
-    /// It could not bring a stream over a way.
-    pub(crate) fn on_no_way(&mut self, way: u8, mut why: String) {
-        let known = self.plan.ways.as_ref().is_some_and(|ways| ways.is_far() && ways.has(way));
-        if let (true, Some(streams)) = (known, &mut self.streams) {
-            why.retain(|c| !c.is_control());
-            let end = why.char_indices().nth(MAX_WHY).map_or(why.len(), |(at, _)| at);
-            why.truncate(end);
-            streams.failed(PathId::numbered(way), &why);
-        }
+        self.samples.begin(now);
+        self.slots.iter_mut().for_each(|slot| slot.transport.on_offer(now, offer));
+        None
     }
 
     /// Whether depots are in between.
@@ -257,342 +156,199 @@ impl SourceTransports {
         self.plan.relayed
     }
 
-    /// Whether a TCP stream is up.
-    fn tcp_is_up(&self) -> bool {
-        self.streams.as_ref().is_some_and(Streams::is_up)
+    /// The peer took this many bytes in all off the control connection.
+    pub(crate) fn on_data_taken(&mut self, total: u64) {
+        let total = ByteCount(total);
+        self.slots.iter_mut().for_each(|slot| slot.transport.on_data_taken(total));
     }
 
-    /// The peer took this many bytes off the pipe.
-    pub(crate) fn on_taken(&mut self, total: u64) {
-        if let Some(pipe) = &self.pipe {
-            pipe.taken(total.saturating_sub(self.piped_before.get()));
-        }
-    }
-
+    /// What a transport that is up is given. A transport that is down has told the source so: the
+    /// source has given its ranges to others.
     pub(crate) fn assign(&mut self, id: TransportId, range: Range<Offset>) {
-        match (id, &self.udp, &self.pipe) {
-            (UDP, Udp::Running(flow), _) => flow.assign(range),
-            (PIPE, _, Some(pipe)) => pipe.assign(range),
-            _ => match &self.streams {
-                Some(streams) if streams.is_up() => streams.group().assign(range),
-                _ => self.give_back(id, range),
-            },
+        let Some(slot) = self.slots.get_mut(id.0 as usize) else { return };
+        // It may own some of it since it was up before: a range has one owner, once.
+        let fresh: Vec<_> = slot.custody.owned().gaps(range).collect();
+        for part in fresh {
+            if slot.custody.on_assign(&part).is_ok() {
+                slot.transport.assign(part);
+            }
         }
     }
 
     pub(crate) fn revoke(&mut self, id: TransportId, range: Range<Offset>) {
-        match (id, &self.udp, &self.pipe) {
-            (UDP, Udp::Running(flow), _) => flow.revoke(range),
-            (PIPE, _, Some(pipe)) => pipe.revoke(&range),
-            _ => match &self.streams {
-                Some(streams) if streams.is_up() => streams.group().revoke(&range),
-                _ => self.give_back(id, range),
-            },
-        }
-    }
-
-    /// A transport that is gone has nothing: what it is asked for is returned.
-    fn give_back(&self, id: TransportId, range: Range<Offset>) {
-        if let Some(tell) = &self.tell {
-            tell(TransportNews::Event(id, TransportEvent::Returned(range)));
+        if let Some(slot) = self.slots.get_mut(id.0 as usize).filter(|slot| slot.is_up()) {
+            slot.transport.revoke(range);
         }
     }
 
     /// So much is left to move, as far as that is known.
-    pub(crate) fn is_left(&mut self, left: Option<ByteCount>) {
-        if let Some(streams) = &mut self.streams {
-            streams.is_left(left);
-        }
+    pub(crate) fn on_remaining(&mut self, left: Option<ByteCount>) {
+        self.slots.iter_mut().for_each(|slot| slot.transport.on_remaining(left));
     }
 
-    /// Turns the pipe on when nothing else came up in time or all else is gone.
+    /// What happened since; looks after the transports.
     pub(crate) fn poll(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
-        if let Some(streams) = &mut self.streams {
-            streams.poll(now);
+        if let Some(wake) = &self.wake {
+            wake.begin_poll();
         }
+        let mut news = self.poll_events(now, observer);
         if let Some(via) = &self.plan.via {
             via.route.said().iter().for_each(|notice| observer.notice(notice));
         }
         self.sample(now);
-        let alone = !self.udp_up && !self.tcp_is_up();
-        if !alone || self.plan.pipe() {
+        if let Some(failure) = self.check_hopeless(now) {
+            news.push(TransportNews::Hopeless(failure));
+        } else if self.resort(now, observer) {
+            news.extend(self.poll_events(now, observer));
+        }
+        news
+    }
+
+    fn poll_events(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
+        let mut news = Vec::new();
+        let others = self.slots.len() > 1;
+        for (id, slot) in self.slots.iter_mut().enumerate() {
+            let id = TransportId(id as u32);
+            while let Some(event) = slot.transport.poll_event(now) {
+                if let TransportEvent::Closed(failure) = &event {
+                    if slot.is_up() && others {
+                        let text = format!("{}; going on without it", failure.text);
+                        observer.notice(&Notice::new(NoticeLevel::Info, text));
+                    }
+                    self.closed = Some(failure.clone());
+                }
+                let events = slot.admit(event).into_iter();
+                news.extend(events.map(|event| TransportNews::Event(id, event)));
+            }
+            while let Some(notice) = slot.transport.poll_notice() {
+                observer.notice(&notice);
+            }
+        }
+        news
+    }
+
+    fn is_alone(&self) -> bool {
+        !self.slots.iter().any(|slot| slot.is_up() && !slot.transport.is_last_resort())
+    }
+
+    /// Whether all that are no last resort are over.
+    fn are_others_over(&self) -> bool {
+        let mut others = self.slots.iter().filter(|slot| !slot.transport.is_last_resort());
+        others.all(|slot| slot.transport.is_over())
+    }
+
+    /// Why nothing can move any more, if that is so.
+    fn check_hopeless(&mut self, now: Time) -> Option<Failure> {
+        let last_resort = self.slots.iter().any(|slot| slot.transport.is_last_resort());
+        if !self.is_alone() || last_resort {
             self.alone_since = now;
-        } else if now.since(self.alone_since) >= GIVE_UP {
-            self.alone_since = now;
-            let name = self.plan.choice.name();
-            let text = match &self.plan.allowed {
-                Some(allowed) => format!(
-                    "nothing gets through by {name} between the two ends, and policy allows only \
-                     {}: open its ports (--ports)",
-                    allowed.join(", ")
-                ),
-                None => format!(
-                    "nothing gets through by {name} between the two ends: open its ports (--ports), \
-                     or let --transport auto choose"
-                ),
+            return None;
+        }
+        let name = self.plan.choice.name();
+        if self.are_others_over()
+            && let Some(failure) = self.closed.take()
+        {
+            let text = match self.plan.choice {
+                TransportChoice::Auto => failure.text,
+                _ => format!("{}; --transport {name} leaves no other way", failure.text),
             };
-            return vec![TransportNews::Hopeless(temporary(text))];
+            return Some(Failure { text, ..failure });
         }
-        if let Some(failure) = self.nothing_left(now) {
-            return vec![TransportNews::Hopeless(failure)];
+        if now.since(self.alone_since) < GIVE_UP {
+            return None;
         }
-        let waited = now.since(self.started) >= RACE;
-        let hopeless = matches!(self.udp, Udp::Off | Udp::Over) && self.tcp.is_none();
-        if self.pipe.is_some() || !alone || !self.plan.pipe() || !(waited || hopeless) {
-            return Vec::new();
+        self.alone_since = now;
+        Some(temporary(match &self.plan.allowed {
+            Some(allowed) => format!(
+                "nothing gets through by {name} between the two ends, and policy allows only {}: \
+                 open its ports (--ports)",
+                allowed.join(", ")
+            ),
+            None => format!(
+                "nothing gets through by {name} between the two ends: open its ports (--ports), or \
+                 let --transport auto choose"
+            ),
+        }))
+    }
+
+    /// Has a last resort come up when nothing else did in time or all else is gone. Tells whether
+    /// there is one.
+    fn resort(&mut self, now: Time, observer: &dyn Observer) -> bool {
+        let over = self.are_others_over();
+        let due = over || now.since(self.started) >= RACE;
+        if self.resorted || !self.is_alone() || !due {
+            return false;
         }
-        let (Some(control), Some(reader), Some(tell)) =
-            (self.control.clone(), self.reader.clone(), self.tell.clone())
-        else {
-            return Vec::new();
-        };
-        if !hopeless {
+        let mut last_resorts =
+            self.slots.iter_mut().filter(|slot| slot.transport.is_last_resort()).peekable();
+        if last_resorts.peek().is_none() {
+            return false;
+        }
+        last_resorts.for_each(|slot| slot.transport.on_alone(now));
+        self.resorted = true;
+        if !over {
             let text = "neither UDP nor TCP gets through between the two ends: the data goes \
                         through the control connection, which is slower; open UDP or TCP ports \
                         (--ports) for full speed";
             observer.notice(&Notice::new(NoticeLevel::Warning, text));
         }
-        self.look.piped(now);
-        self.pipe = Some(pipe::start(PIPE, control, reader, tell, self.limiter.clone()));
-        vec![TransportNews::Up(PIPE, RANK_PIPE)]
+        true
     }
 
-    /// Why nothing can move any more, where the flow was all there was to be.
-    fn nothing_left(&mut self, now: Time) -> Option<Failure> {
-        let late = self.plan.beside()
-            && self.established
-            && !self.beside_up
-            && now.since(self.started) >= beside::WAIT;
-        if late && let Udp::Running(flow) = &self.udp {
-            let text = format!(
-                "UDP gets through between the two ends, but not the TCP connection that \
-                 --transport {} needs beside it: open TCP ports too (--ports)",
-                self.plan.datagrams().name(),
-            );
-            flow.close(CloseReason::Channel);
-            self.established = false;
-            return Some(temporary(text));
-        }
-        let over = matches!(self.udp, Udp::Over) && !self.plan.tcp() && !self.plan.pipe();
-        let why = if over { self.ended.take() } else { None }?;
-        let name = self.plan.choice.name();
-        Some(temporary(format!("{why}; --transport {name} leaves no other way")))
+    /// The preferred one of those that are up.
+    fn best(&mut self) -> Option<&mut Slot> {
+        self.slots.iter_mut().filter(|slot| slot.is_up()).min_by_key(|slot| slot.rank)
     }
 
-    pub(crate) fn internal(
-        &mut self,
-        internal: Internal,
-        observer: &dyn Observer,
-    ) -> Vec<TransportNews> {
-        match internal {
-            Internal::Udp(event) => self.udp_event(*event, observer),
-            Internal::BesideUp => {
-                self.beside_up = true;
-                self.udp_ready()
-            }
-            Internal::TcpUp(stream, way) => self.tcp_up(*stream, way),
-            Internal::TcpFailed(way, why) => {
-                if let Some(streams) = &mut self.streams {
-                    streams.failed(way, &why);
-                }
-                Vec::new()
-            }
-            Internal::TcpOver { why, had, way, last } => match &mut self.streams {
-                Some(streams) => streams.over(&why, had, way, last.map(|last| *last)),
-                None => Vec::new(),
-            },
-        }
-    }
-
-    fn tcp_up(&mut self, stream: TcpStream, way: PathId) -> Vec<TransportNews> {
-        self.look.tcp_up(clock::now());
-        self.streams.as_mut().map_or_else(Vec::new, |streams| streams.connected(stream, way))
-    }
-
-    /// The flow may be used when all that it needs is up.
-    fn udp_ready(&mut self) -> Vec<TransportNews> {
-        let up = self.established && (self.beside_up || !self.plan.beside());
-        if !up || std::mem::replace(&mut self.udp_up, true) {
-            return Vec::new();
-        }
-        self.look.udp_up(clock::now());
-        vec![TransportNews::Up(UDP, RANK_UDP)]
-    }
-
-    fn udp_event(&mut self, event: FlowEvent, observer: &dyn Observer) -> Vec<TransportNews> {
-        let tell = |event| vec![TransportNews::Event(UDP, event)];
-        match event {
-            FlowEvent::Flow(Event::Established { .. }) => {
-                self.established = true;
-                self.udp_ready()
-            }
-            FlowEvent::Flow(Event::Placed(range)) => tell(TransportEvent::Placed(range)),
-            FlowEvent::Flow(Event::Returned(range) | Event::Unreadable(range)) => {
-                tell(TransportEvent::Returned(range))
-            }
-            FlowEvent::Flow(Event::Closed(reason)) => {
-                let failure = temporary(format!("UDP: {reason}"));
-                self.ended.get_or_insert_with(|| failure.text.clone());
-                (self.established, self.beside_up) = (false, false);
-                tell(TransportEvent::Closed(failure))
-            }
-            FlowEvent::Flow(Event::Braked { to }) => {
-                self.look.braked += 1;
-                let text = format!("persistent loss: the circuit breaker holds UDP at {to}");
-                observer.notice(&Notice::new(NoticeLevel::Info, text));
-                Vec::new()
-            }
-            FlowEvent::Buffers(warning) => {
-                observer.notice(&Notice::new(NoticeLevel::Warning, warning.to_string()));
-                Vec::new()
-            }
-            FlowEvent::Ended(last) => {
-                self.last = Some(*last);
-                let was_up = std::mem::replace(&mut self.udp_up, false);
-                self.udp = Udp::Over;
-                let over = temporary("UDP: the flow has ended");
-                if was_up { tell(TransportEvent::Closed(over)) } else { Vec::new() }
-            }
-            FlowEvent::Panicked => {
-                self.udp_up = false;
-                self.udp = Udp::Over;
-                tell(TransportEvent::Closed(temporary("UDP: the network thread failed")))
-            }
-            FlowEvent::Flow(_) | FlowEvent::Log(_) => Vec::new(),
-        }
-    }
-
-    /// A transport has closed.
-    pub(crate) fn closed(&mut self, id: TransportId, failure: &Failure, observer: &dyn Observer) {
-        let was_up = match id {
-            UDP => std::mem::replace(&mut self.udp_up, false),
-            TCP => true,
-            _ => false,
-        };
-        if was_up {
-            let text = format!("{}; going on without it", failure.text);
-            observer.notice(&Notice::new(NoticeLevel::Info, text));
-        }
-    }
-
-    /// What holds the transports up, sampled.
     fn sample(&mut self, now: Time) {
-        if !self.look.is_due(now) {
+        if !self.samples.is_due(now) {
             return;
         }
-        if let Udp::Running(flow) = &self.udp
-            && self.udp_up
-        {
-            let snapshot = flow.stats();
-            self.look.flow(now, &snapshot);
-            self.last = Some(snapshot);
-        } else {
-            let tcp = self.streams.as_ref().filter(|streams| streams.is_up());
-            let movers = tcp.map(|tcp| tcp.group().waiting()).into_iter();
-            let movers = movers.chain(self.pipe.as_ref().map(Mover::waiting));
-            self.look.movers(now, movers, tcp.and_then(|tcp| tcp.record().seen()));
+        let mut samples = std::mem::take(&mut self.samples);
+        if let Some(slot) = self.best() {
+            slot.transport.sample(now, &mut samples);
         }
+        self.samples = samples;
     }
 
     /// What is known of the path, and of the thread that sends datagrams.
     pub(crate) fn evidence(&mut self) -> (PathPart, Option<Net>) {
         let moved = self.moved();
-        let last = self.last.as_ref();
-        let mut part = self.look.part(last);
-        let by = |name: &str| {
-            moved.shares.iter().filter(|s| s.0 == name).map(|s| s.1).sum::<ByteCount>()
-        };
-        (part.by_tcp, part.by_pipe) = (by("tcp"), by("pipe"));
-        part.asked_rate = Look::rate(self.plan.rate_bps);
-        let name = moved.shares.first().map(|s| s.0.as_str()).or(self.current());
+        let mut part = self.samples.part();
+        let mut net = None;
+        for slot in &self.slots {
+            net = net.or(slot.transport.report_evidence(&mut part));
+        }
+        part.asked_rate = self.plan.rate_bps.map(DataRate::from_bps);
+        let name = moved.shares.first().map(|share| share.0.as_str()).or(self.current());
         part.transport = name.unwrap_or("none").to_owned();
-        (part, self.look.net(last))
+        (part, net)
     }
 
     /// The transport that moves data now.
-    pub(crate) fn current(&self) -> Option<&'static str> {
-        match (self.udp_up, self.tcp_is_up(), &self.pipe) {
-            (true, _, _) => Some(self.plan.datagrams().name()),
-            (false, true, _) => Some("tcp"),
-            (false, false, Some(_)) => Some("pipe"),
-            (false, false, None) => None,
-        }
+    pub(crate) fn current(&mut self) -> Option<&'static str> {
+        self.best().map(|slot| slot.transport.name())
     }
 
     /// The sink has the whole object: what is under way arrived.
-    pub(crate) fn all_placed(&self) {
-        if let Some(streams) = &self.streams {
-            streams.group().all_placed();
-        }
-        if let Some(pipe) = &self.pipe {
-            pipe.all_placed();
-        }
+    pub(crate) fn on_complete(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.transport.on_complete());
     }
 
     /// Ends them all; what they moved.
     pub(crate) fn close(&mut self) -> Moved {
         let moved = self.moved();
-        if let Udp::Running(flow) = std::mem::replace(&mut self.udp, Udp::Over) {
-            flow.close(CloseReason::Done);
-        }
-        if let Some(streams) = &self.streams {
-            streams.group().close();
-        }
-        (self.tcp, self.channels) = (None, None);
-        if let Some(pipe) = &self.pipe {
-            pipe.close();
-        }
+        self.slots.iter_mut().for_each(|slot| slot.transport.close());
         moved
     }
 
     /// What they have moved so far.
     pub(crate) fn moved(&mut self) -> Moved {
-        if let Udp::Running(flow) = &self.udp {
-            self.last = Some(flow.stats());
-        }
-        let tcp = self.streams.as_ref().map_or(ByteCount::ZERO, Streams::moved);
-        let piped = self.pipe.as_ref().map_or(ByteCount::ZERO, Mover::moved);
         let held = self.plan.held_by(self.limiter.as_ref());
         let mut moved = Moved { held, ..Moved::default() };
-        let mut udp = ByteCount::ZERO;
-        if let Some(last) = &self.last {
-            let flow = &last.flow;
-            udp = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
-            moved.retransmitted = flow.retransmitted_bytes;
-            moved.rtt = flow.min_rtt;
-            moved.causes = causes(flow);
-        }
-        if let Some(streams) = &self.streams {
-            moved.retransmitted += streams.sent_again() + streams.retransmitted();
-            moved.rtt = moved.rtt.or(streams.record().min_rtt());
-            moved.streams = streams.report();
-        }
-        moved.shares = [(self.plan.datagrams().name(), udp), ("tcp", tcp), ("pipe", piped)]
-            .into_iter()
-            .filter(|(_, bytes)| *bytes > ByteCount::ZERO)
-            .map(|(name, bytes)| (name.to_owned(), bytes))
-            .collect();
+        self.slots.iter_mut().for_each(|slot| slot.transport.account(&mut moved));
+        moved.shares.retain(|(_, bytes)| *bytes > ByteCount::ZERO);
         moved.shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         moved
     }
 }
-
-/// Losses by what they are put down to: the receiver's own drops, its lack of room, the path.
-pub fn causes(flow: &packtrain_proto::FlowStats) -> LossCause {
-    let size = flow.mtu.get().saturating_sub(33);
-    let lost = flow.lost_packets.saturating_sub(flow.spurious_packets);
-    let host = flow.host_drops.min(lost);
-    let refused = flow.refused_packets.min(lost - host);
-    let path = lost - host - refused;
-    let mut causes = LossCause::judged(&flow.loss);
-    for (name, packets) in [("host", host), ("receiver", refused), ("path", path)] {
-        if packets > 0 {
-            causes.bytes.insert(name.to_owned(), ByteCount(packets * size));
-        }
-    }
-    causes
-}
-
-#[cfg(test)]
-#[path = "sources_tests.rs"]
-mod tests;

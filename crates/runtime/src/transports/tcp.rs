@@ -4,6 +4,9 @@
 pub(super) mod group;
 pub(super) mod path_feed;
 pub(super) mod record;
+pub(super) mod sink;
+pub(super) mod source;
+pub(super) mod stream_count;
 pub(super) mod stream_count_tuner;
 pub(super) mod streams;
 pub(super) mod stripe_scheduler;

@@ -4,8 +4,8 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, EntryId, digest};
 use packtrain_os::clock;
-use packtrain_transfer::FailureKind;
 use packtrain_transfer::message::PieceDigest;
+use packtrain_transfer::{FailureKind, TransportEvent};
 use packtrain_units::{ByteCount, Offset};
 
 use super::super::answer::{self, Trouble, Version};
@@ -13,7 +13,7 @@ use super::super::body::Outgoing;
 use super::super::http::{self, Connection};
 use super::super::range_scheduler::Run;
 use super::super::remote::Remote;
-use super::{FetchNews, Shared};
+use super::Shared;
 use packtrain_runtime::transports::StreamId;
 
 /// A run on its way.
@@ -168,9 +168,9 @@ impl<'a> Get<'a> {
         if done.is_new {
             // The digest first: with the last bytes placed it is waited for.
             if let Some((chunk, piece)) = done.piece {
-                self.shared.tell(FetchNews::Digest(chunk, piece));
+                self.shared.fetched(chunk, piece);
             }
-            self.shared.tell(FetchNews::Placed(range));
+            self.shared.report(TransportEvent::Placed(range));
         }
         self.block.clear();
         self.at = block_end;
@@ -229,12 +229,12 @@ pub(super) async fn stream(
                 size += chunk.len() as u64;
                 if !full {
                     // The end first: the last digest is of a piece of the right length then.
-                    shared.tell(FetchNews::StreamEnd(entry, size));
+                    shared.stream_end(entry, size);
                 }
                 shared.place(range.start, &chunk);
                 let index = ChunkIndex::of(range.start);
-                shared.tell(FetchNews::Digest(index, PieceDigest { entry, digest }));
-                shared.tell(FetchNews::Placed(range));
+                shared.fetched(index, PieceDigest { entry, digest });
+                shared.report(TransportEvent::Placed(range));
                 chunk.clear();
                 if over && !full {
                     return Ok(());
@@ -245,7 +245,7 @@ pub(super) async fn stream(
             }
         }
         if over {
-            shared.tell(FetchNews::StreamEnd(entry, size));
+            shared.stream_end(entry, size);
             return Ok(());
         }
     }

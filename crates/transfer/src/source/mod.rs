@@ -16,11 +16,12 @@ use std::ops::Range;
 use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout, Piece};
 use packtrain_units::{ByteCount, Offset, Time};
 
-use crate::action::{Outcome, SourceAction, TransportEvent, TransportId};
+use crate::action::{Outcome, SourceAction};
 use crate::assign::Assigner;
 use crate::failure::{Failure, FailureKind, Failures};
 use crate::limits::{MAX_DIGESTS, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS};
 use crate::message::{Message, Options, PieceDigest, Progress};
+use crate::transport::{TransportEvent, TransportId};
 use held::Held;
 use manifest::Segments;
 use messages::AskedRoots;
@@ -234,20 +235,13 @@ impl Source {
         }
     }
 
-    /// A transport is ready. Of those that work the ones with the lowest `rank` are used.
-    pub fn on_transport_up(&mut self, now: Time, id: TransportId, rank: u8) {
-        if !self.over {
-            self.assigner.on_up(now, id, rank);
-            self.assign(now);
-        }
-    }
-
     /// A transport reports.
     pub fn on_transport_event(&mut self, now: Time, id: TransportId, event: TransportEvent) {
         if self.over {
             return;
         }
         match event {
+            TransportEvent::Up { rank } => self.assigner.on_up(now, id, rank),
             TransportEvent::Placed(range) => {
                 for part in self.assigner.on_placed(now, id, &range) {
                     let (bytes, twice) = self.needs.placed(&part);

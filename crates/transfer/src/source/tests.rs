@@ -45,7 +45,7 @@ fn actions(source: &mut Source) -> Vec<SourceAction> {
 #[test]
 fn what_the_sink_needs_is_assigned_and_let_go_when_verified() {
     let mut source = source(&[CHUNK.get() + 5, 100]);
-    source.on_transport_up(now(), TransportId(1), 0);
+    source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
     actions(&mut source);
     let range = Offset(0)..Offset(CHUNK.get() + 5);
     source.on_message(now(), need(Some(0), vec![range.clone()], false)).unwrap();
@@ -62,7 +62,7 @@ fn what_the_sink_needs_is_assigned_and_let_go_when_verified() {
 fn what_fails_verification_is_read_and_moved_again_even_before_it_was_placed() {
     for placed_first in [true, false] {
         let mut source = source(&[CHUNK.get()]);
-        source.on_transport_up(now(), TransportId(1), 0);
+        source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
         let range = Offset(0)..CHUNK_RANGE_END;
         source.on_message(now(), need(Some(0), vec![range.clone()], false)).unwrap();
         actions(&mut source);
@@ -85,7 +85,7 @@ const CHUNK_RANGE_END: Offset = Offset(4 << 20);
 #[test]
 fn a_failed_entry_is_taken_back_and_named() {
     let mut source = source(&[CHUNK.get(), 100]);
-    source.on_transport_up(now(), TransportId(1), 0);
+    source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
     let ranges = vec![Offset(0)..Offset(CHUNK.get() + 100)];
     source.on_message(now(), need(Some(0), ranges, false)).unwrap();
     actions(&mut source);
@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn no_message_panics(messages in proptest::collection::vec(any_message(), 1..30)) {
         let mut source = source(&[5, CHUNK.get() * 2 + 1, 7, 0, CHUNK.get()]);
-        source.on_transport_up(now(), TransportId(1), 0);
+        source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
         for message in messages {
             let failed = source.on_message(now(), message).is_err();
             let actions = actions(&mut source);

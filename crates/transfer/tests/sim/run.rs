@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         self.next_transport += 1;
         self.transports.insert(id, RangeSet::new());
         let rank = self.rng.below(3) as u8;
-        self.source.on_transport_up(self.now, id, rank);
+        self.source.on_transport_event(self.now, id, TransportEvent::Up { rank });
     }
 
     /// One thing happens.

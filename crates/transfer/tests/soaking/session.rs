@@ -184,7 +184,7 @@ impl<'m> Session<'m> {
         self.next_transport += 1;
         self.transports.insert(id, RangeSet::new());
         let now = self.now();
-        self.source.on_transport_up(now, id, rank);
+        self.source.on_transport_event(now, id, TransportEvent::Up { rank });
     }
 
     /// A transport ends, another one comes.

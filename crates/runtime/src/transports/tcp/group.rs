@@ -13,16 +13,16 @@ use packtrain_net::tcp::{TcpInfo, tcp_info, tune};
 use packtrain_object::ChunkIndex;
 use packtrain_os::clock;
 use packtrain_plan::route::{PathId, Seen};
-use packtrain_transfer::{TransportEvent, TransportId};
+use packtrain_transfer::TransportEvent;
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 
+use super::source::StreamNews;
 use super::stripe_scheduler::{StreamId, StripeScheduler, Take, Wanted};
 use super::{Tasks, TcpStream, wire};
 use crate::reader::{Reader, Slice};
-use crate::transports::TransportNews;
-use crate::transports::mover::{Tell, Waiting};
-use crate::transports::sources::Internal;
+use crate::transports::mover::Waiting;
+use crate::transports::transport::Outbox;
 use packtrain_service::executor::spawn;
 
 /// What a stream has in its socket beyond what is on its way, at a rate: enough until its task is
@@ -47,8 +47,7 @@ struct Shared {
     waiting: AtomicU8,
     /// What the transport shares with others, if there is a ceiling.
     limiter: Option<RateLimiter>,
-    id: TransportId,
-    tell: Tell,
+    outbox: Outbox<StreamNews>,
 }
 
 struct Socket {
@@ -78,9 +77,8 @@ pub(in crate::transports) struct Group(Arc<Shared>);
 impl Group {
     /// A group without streams, and its thread.
     pub(super) fn start(
-        id: TransportId,
         reader: Reader,
-        tell: Tell,
+        outbox: Outbox<StreamNews>,
         limiter: Option<RateLimiter>,
     ) -> Self {
         let group = Self(Arc::new(Shared {
@@ -91,8 +89,7 @@ impl Group {
             sockets: Mutex::default(),
             waiting: AtomicU8::new(Waiting::Work as u8),
             limiter,
-            id,
-            tell,
+            outbox,
         }));
         let feeder = group.clone();
         spawn("tcp-feed", move || feeder.feed(&reader));
@@ -111,8 +108,8 @@ impl Group {
         self.0.waiting.store(what as u8, Ordering::Relaxed);
     }
 
-    fn tell(&self, event: TransportEvent) {
-        (self.0.tell)(TransportNews::Event(self.0.id, event));
+    fn report(&self, event: TransportEvent) {
+        self.0.outbox.send(StreamNews::Event(event));
     }
 
     /// What its streams wait for.
@@ -255,10 +252,10 @@ impl Group {
 
     /// The peer took so much of this stream.
     pub(super) fn taken(&self, line: StreamId, total: u64) {
-        let placed = self.stripe_scheduler().taken(clock::now(), line, total);
-        for part in placed.iter() {
-            self.tell(TransportEvent::Placed(part));
-        }
+        // Under the lock, so that nothing is reported after all was given up.
+        let mut stripe_scheduler = self.stripe_scheduler();
+        let placed = stripe_scheduler.taken(clock::now(), line, total);
+        placed.iter().for_each(|part| self.report(TransportEvent::Placed(part)));
     }
 
     /// This stream is over.
@@ -268,8 +265,8 @@ impl Group {
         let last = socket.and_then(|socket| socket.reading(line, clock::now()));
         let Some(had) = self.stripe_scheduler().lost(line) else { return };
         self.0.room.notify_all();
-        let word = Internal::TcpOver { why: why.to_owned(), had, way, last: last.map(Box::new) };
-        (self.0.tell)(TransportNews::Internal(word));
+        let last = last.map(Box::new);
+        self.0.outbox.send(StreamNews::Over { why: why.to_owned(), had, way, last });
     }
 
     pub(in crate::transports) fn assign(&self, range: Range<Offset>) {
@@ -279,11 +276,11 @@ impl Group {
 
     /// Gives back what of `range` the peer has not taken.
     pub(in crate::transports) fn revoke(&self, range: &Range<Offset>) {
-        let returned = self.stripe_scheduler().revoke(range);
+        let mut stripe_scheduler = self.stripe_scheduler();
+        let returned = stripe_scheduler.revoke(range);
+        returned.into_iter().for_each(|part| self.report(TransportEvent::Returned(part)));
+        drop(stripe_scheduler);
         self.0.room.notify_all();
-        for part in returned {
-            self.tell(TransportEvent::Returned(part));
-        }
     }
 
     /// Helps streams that do badly, see [`StripeScheduler::reassign`].

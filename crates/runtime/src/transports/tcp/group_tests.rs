@@ -10,6 +10,7 @@ use super::*;
 use crate::reader::PieceSource;
 use crate::transports::offer::Offer;
 use crate::transports::tcp::{TcpEnd, TcpSettings};
+use crate::transports::transport::{Inbox, Wake};
 use crate::transports::{Hints, TransportConfig};
 use packtrain_service::{TransportChoice, executor};
 
@@ -93,10 +94,7 @@ fn plan() -> TransportConfig {
 /// Moves an object over streams whose receiver has these manners. Gives what the group told of
 /// streams that ended, and how much was sent twice.
 fn play(manners: &[Manner]) -> (usize, ByteCount) {
-    let (tell, told) = crossbeam_channel::unbounded();
-    let tell: Tell = Arc::new(move |news| {
-        let _ = tell.send(news);
-    });
+    let news = Inbox::default();
     let reader = Reader::new(Pattern, Arc::default(), |_| {});
     let whole = Offset(0)..Offset(SIZE);
     for chunk in ChunkIndex::covering(&whole) {
@@ -113,7 +111,7 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
         executor::handle().spawn(receive(stream, manner, got.clone()));
     })
     .unwrap();
-    let group = Group::start(TransportId(2), reader.clone(), tell, None);
+    let group = Group::start(reader.clone(), news.outbox(&Wake::new(|| {})), None);
     let (adder, own) = (group.clone(), Tasks::default());
     let running = own.clone();
     let source = TcpEnd::listen(&plan(), &own, move |stream| {
@@ -127,14 +125,15 @@ fn play(manners: &[Manner]) -> (usize, ByteCount) {
     let (mut placed, mut over) = (RangeSet::new(), 0);
     while placed.len_bytes().get() < SIZE {
         group.reassign(clock::now());
-        match told.recv_timeout(std::time::Duration::from_millis(20)) {
-            Ok(TransportNews::Event(_, TransportEvent::Placed(range))) => {
+        match news.next() {
+            Some(StreamNews::Event(TransportEvent::Placed(range))) => {
                 let size = range.end.since(range.start);
                 assert_eq!(placed.insert(range), size, "placed once");
             }
-            Ok(TransportNews::Internal(Internal::TcpOver { .. })) => over += 1,
-            Ok(TransportNews::Event(_, event)) => panic!("{event:?}"),
-            _ => {}
+            Some(StreamNews::Over { .. }) => over += 1,
+            Some(StreamNews::Event(event)) => panic!("{event:?}"),
+            Some(_) => {}
+            None => std::thread::sleep(std::time::Duration::from_millis(1)),
         }
     }
     let mut arrived = RangeSet::new();

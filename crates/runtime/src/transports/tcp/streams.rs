@@ -6,25 +6,25 @@ use std::sync::Arc;
 use packtrain_net::limit::RateLimiter;
 use packtrain_os::clock;
 use packtrain_plan::route::PathId;
-use packtrain_plan::streams::Sample;
+use packtrain_transfer::TransportEvent;
 use packtrain_transfer::message::Message;
-use packtrain_transfer::{TransportEvent, TransportId};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::group::{Group, Reading};
 use super::path_feed::Helm;
 use super::record::Record;
-use super::stream_count_tuner::StreamCountTuner;
+use super::source::StreamNews;
+use super::stream_count::StreamCount;
 use super::{Connector, MAX_STREAMS, Tasks, TcpStream};
 use crate::candidate_paths::CandidatePaths;
 use crate::control::ControlSender;
 use crate::reader::Reader;
-use crate::transports::mover::Tell;
 use crate::transports::offer::ControlMessage;
-use crate::transports::sources::Internal;
-use crate::transports::{TransportNews, temporary};
+use crate::transports::transport::{Outbox, temporary};
 use packtrain_service::{StreamEnd, StreamsReport};
 
+/// After datagrams, before the pipe.
+const RANK: u8 = 10;
 /// How often streams are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often the kernel is asked about them.
@@ -40,29 +40,6 @@ const FORGOTTEN: Duration = Duration::from_secs(30);
 const STARVED: u32 = 4;
 /// Ends of streams within a transfer after which no more are replaced at once.
 const BREAKS: u32 = 256;
-
-/// How many streams there are to be.
-#[derive(Debug)]
-pub(in crate::transports) enum StreamCount {
-    /// As many as were asked for.
-    Fixed(u32),
-    /// As many as turn out to be best.
-    StreamCountTuner(Box<StreamCountTuner>),
-}
-
-impl StreamCount {
-    /// As many as turn out to be best, at most `most`; `earlier` is what is known of the path.
-    pub(in crate::transports) fn auto(most: u32, earlier: Vec<Sample>) -> Self {
-        Self::StreamCountTuner(Box::new(StreamCountTuner::new(most.min(MAX_STREAMS), earlier)))
-    }
-
-    fn wanted(&self) -> u32 {
-        match self {
-            Self::Fixed(n) => *n,
-            Self::StreamCountTuner(auto) => auto.target(),
-        }
-    }
-}
 
 /// Connections to be made on one way.
 #[derive(Clone, Copy, Default)]
@@ -80,12 +57,10 @@ struct Door {
 
 /// The streams of a transfer at its sending end.
 pub(in crate::transports) struct Streams {
-    id: TransportId,
-    rank: u8,
     group: Group,
     count: StreamCount,
     tasks: Tasks,
-    tell: Tell,
+    outbox: Outbox<StreamNews>,
     control: ControlSender,
     connector: Option<Connector>,
     doors: BTreeMap<PathId, Door>,
@@ -108,13 +83,11 @@ pub(in crate::transports) struct Streams {
 
 /// What a group of streams is made of.
 pub(in crate::transports) struct Parts {
-    pub(in crate::transports) id: TransportId,
-    pub(in crate::transports) rank: u8,
     pub(in crate::transports) count: StreamCount,
     /// Others are preferred: until it is used one stream is enough.
     pub(in crate::transports) modest: bool,
     pub(in crate::transports) tasks: Tasks,
-    pub(in crate::transports) tell: Tell,
+    pub(super) outbox: Outbox<StreamNews>,
     pub(in crate::transports) control: ControlSender,
     pub(in crate::transports) reader: Reader,
     pub(in crate::transports) limiter: Option<RateLimiter>,
@@ -126,15 +99,12 @@ pub(in crate::transports) struct Parts {
 
 impl Streams {
     pub(in crate::transports) fn new(parts: Parts) -> Self {
-        let Parts { id, rank, count, modest, tasks, tell, control, reader, limiter, most, ways } =
-            parts;
+        let Parts { count, modest, tasks, outbox, control, reader, limiter, most, ways } = parts;
         Self {
-            id,
-            rank,
-            group: Group::start(id, reader, Arc::clone(&tell), limiter),
+            group: Group::start(reader, outbox.clone(), limiter),
             count,
             tasks,
-            tell,
+            outbox,
             control,
             connector: None,
             doors: BTreeMap::from([(PathId::DIRECT, Door::default())]),
@@ -163,11 +133,6 @@ impl Streams {
         &self.group
     }
 
-    /// Whether there is one.
-    pub(in crate::transports) fn is_up(&self) -> bool {
-        self.up
-    }
-
     /// The peer can be reached, or not.
     pub(in crate::transports) fn begin(&mut self, connector: Option<Connector>) {
         self.connector = connector;
@@ -176,13 +141,13 @@ impl Streams {
 
     fn wanted(&mut self) -> u32 {
         self.modest &= !self.group.is_used();
-        let modest = self.modest && matches!(self.count, StreamCount::StreamCountTuner(_));
+        let modest = self.modest && self.count.is_tuned();
         // While it changes from one way to another both have streams.
         let most = match &self.path_feed {
             Some(_) if self.most < MAX_STREAMS => self.most / 2,
             _ => self.most,
         };
-        if modest { 1 } else { self.count.wanted().clamp(1, most.clamp(1, MAX_STREAMS)) }
+        if modest { 1 } else { self.count.target().clamp(1, most.clamp(1, MAX_STREAMS)) }
     }
 
     /// How many there are to be on each way.
@@ -236,17 +201,13 @@ impl Streams {
         let Some(connector) = self.connector.clone() else { return };
         for _ in 0..missing {
             door.connecting += 1;
-            let tell = Arc::clone(&self.tell);
-            let failed = move |why| {
-                tell(TransportNews::Internal(Internal::TcpFailed(way, why)));
-            };
+            let outbox = self.outbox.clone();
+            let failed = move |why| outbox.send(StreamNews::Failed(way, why));
             if way == PathId::DIRECT {
                 connector.connect(Duration::ZERO, move || failed(String::new()));
             } else {
-                let tell = Arc::clone(&self.tell);
-                let up = move |stream| {
-                    tell(TransportNews::Internal(Internal::TcpUp(Box::new(stream), way)));
-                };
+                let outbox = self.outbox.clone();
+                let up = move |stream| outbox.send(StreamNews::Up(Box::new(stream), way));
                 connector.connect_over(way, up, failed);
             }
         }
@@ -285,7 +246,7 @@ impl Streams {
         &mut self,
         stream: TcpStream,
         way: PathId,
-    ) -> Vec<TransportNews> {
+    ) -> Option<TransportEvent> {
         if matches!(stream, TcpStream::Client(_)) || way != PathId::DIRECT {
             let door = self.doors.entry(way).or_default();
             door.connecting = door.connecting.saturating_sub(1);
@@ -293,14 +254,14 @@ impl Streams {
         }
         let wanted = self.targets().iter().find(|(on, _)| *on == way).map_or(0, |(_, n)| *n);
         if self.group.count_on(way) as u32 >= wanted {
-            return Vec::new();
+            return None;
         }
         let first = self.group.add(&self.tasks, stream, way);
         self.record.came(self.group.count() as u32, first);
         if std::mem::replace(&mut self.up, true) {
-            return Vec::new();
+            return None;
         }
-        vec![TransportNews::Up(self.id, self.rank)]
+        Some(TransportEvent::Up { rank: RANK })
     }
 
     /// So much is left to move.
@@ -317,7 +278,7 @@ impl Streams {
         had: bool,
         way: PathId,
         last: Option<Reading>,
-    ) -> Vec<TransportNews> {
+    ) -> Option<TransportEvent> {
         self.record.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
         if had {
             self.broken += 1;
@@ -326,11 +287,10 @@ impl Streams {
             }
         }
         if self.group.count() > 0 || !std::mem::take(&mut self.up) {
-            return Vec::new();
+            return None;
         }
         self.group.give_up();
-        let closed = TransportEvent::Closed(temporary(format!("TCP: {why}")));
-        vec![TransportNews::Event(self.id, closed)]
+        Some(TransportEvent::Closed(temporary(format!("TCP: {why}"))))
     }
 
     /// Looks after the streams; gives what the kernel says of them, now and then.
@@ -347,10 +307,8 @@ impl Streams {
             let busy = self.starved < STARVED;
             // Between ways their number says nothing.
             let plain = self.path_feed.as_ref().is_none_or(Helm::is_plain);
-            if let StreamCount::StreamCountTuner(auto) = &mut self.count
-                && plain
-            {
-                auto.look(now, &readings, busy);
+            if plain {
+                self.count.sample(now, &readings, busy);
             }
             let wanted = self.wanted();
             if let Some(path_feed) = &mut self.path_feed {
@@ -373,10 +331,7 @@ impl Streams {
     pub(in crate::transports) fn report(&self) -> Option<StreamsReport> {
         let mut report = self.record.report()?;
         report.moved_twice = self.sent_again();
-        match &self.count {
-            StreamCount::Fixed(n) => report.asked = Some(*n),
-            StreamCount::StreamCountTuner(auto) => report.reasons = auto.reasons(),
-        }
+        self.count.explain(&mut report);
         if let Some(path_feed) = &self.path_feed {
             (report.ways, report.way_reasons) = path_feed.report(&self.group, clock::now());
         }

@@ -21,7 +21,7 @@ const STATES: [State; 4] = [State::Start, State::Walking, State::Walked, State::
 
 fn source_in(state: State) -> Source {
     let mut source = Source::new(Options::default(), now());
-    source.on_transport_up(now(), TransportId(1), 0);
+    source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
     if state != State::Start {
         source.on_entries(now(), entries(&[100]));
     }

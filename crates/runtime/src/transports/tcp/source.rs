@@ -1,0 +1,269 @@
+//! The transport over TCP streams at its sending end.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use packtrain_net::limit::RateLimiter;
+use packtrain_os::clock;
+use packtrain_plan::route::PathId;
+use packtrain_transfer::{Transport, TransportEvent};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
+
+use super::group::Reading;
+use super::streams::{Parts, Streams};
+use super::{Tasks, TcpEnd, TcpStream};
+use crate::candidate_paths::CandidatePaths;
+use crate::transports::offer::{ControlMessage, Offer};
+use crate::transports::path_samples::{Counters, PathSamples};
+use crate::transports::transport::{Inbox, SourceContext, SourceTransport};
+use crate::transports::{Moved, TransportConfig};
+use packtrain_service::evidence::{Net, PathPart, TcpPart};
+
+/// Characters of another end's reason that are kept.
+const MAX_REASON: usize = 200;
+
+/// A message from the streams' threads and tasks.
+pub(super) enum StreamNews {
+    /// The streams together, as one transport.
+    Event(TransportEvent),
+    /// A stream is up on a path.
+    Up(Box<TcpStream>, PathId),
+    /// A connection of ours did not come about on a path, and why if that is known.
+    Failed(PathId, String),
+    /// A stream is over; whether it had anything to move, and what the kernel said last.
+    Over { why: String, had: bool, way: PathId, last: Option<Box<Reading>> },
+}
+
+/// All TCP streams of a source.
+pub(in crate::transports) struct TcpSource {
+    config: TransportConfig,
+    limiter: Option<RateLimiter>,
+    news: Inbox<StreamNews>,
+    /// What was taken out of the inbox and is not handled yet.
+    events: VecDeque<TransportEvent>,
+    later: VecDeque<StreamNews>,
+    /// What listens, and the streams; none if this end cannot listen.
+    running: Option<(TcpEnd, Streams)>,
+    /// When the race of transports began, whether TCP took part, and how long it needed.
+    race_began: Option<Time>,
+    tried: bool,
+    up_after: Option<Duration>,
+    sampled: Option<(TcpPart, Option<Duration>)>,
+}
+
+impl TcpSource {
+    pub(in crate::transports) fn new(
+        config: TransportConfig,
+        limiter: Option<RateLimiter>,
+    ) -> Self {
+        Self {
+            config,
+            limiter,
+            news: Inbox::default(),
+            events: VecDeque::new(),
+            later: VecDeque::new(),
+            running: None,
+            race_began: None,
+            tried: false,
+            up_after: None,
+            sampled: None,
+        }
+    }
+
+    fn streams(&self) -> Option<&Streams> {
+        self.running.as_ref().map(|(_, streams)| streams)
+    }
+
+    fn streams_mut(&mut self) -> Option<&mut Streams> {
+        self.running.as_mut().map(|(_, streams)| streams)
+    }
+
+    fn on_news(&mut self, news: StreamNews) -> Option<TransportEvent> {
+        if matches!(news, StreamNews::Up(..)) {
+            let after = self.race_began.map(|began| clock::now().since(began));
+            self.up_after = self.up_after.or(after);
+        }
+        let streams = self.streams_mut()?;
+        match news {
+            StreamNews::Event(event) => Some(event),
+            StreamNews::Up(stream, way) => streams.connected(*stream, way),
+            StreamNews::Failed(way, why) => {
+                streams.failed(way, &why);
+                None
+            }
+            StreamNews::Over { why, had, way, last } => {
+                let closed = streams.over(&why, had, way, last.map(|last| *last))?;
+                self.go_down(closed)
+            }
+        }
+    }
+
+    /// The last stream is gone, and the group has given all up: what it reported before that comes
+    /// before the end.
+    fn go_down(&mut self, closed: TransportEvent) -> Option<TransportEvent> {
+        let waiting = std::mem::take(&mut self.later);
+        for news in waiting.into_iter().chain(std::iter::from_fn(|| self.news.next())) {
+            match news {
+                StreamNews::Event(event) => self.events.push_back(event),
+                other => self.later.push_back(other),
+            }
+        }
+        self.events.push_back(closed);
+        self.events.pop_front()
+    }
+
+    /// The other end, which called, tells of the paths over which it could bring streams.
+    fn on_candidate_paths(&mut self, bytes: &[u8]) {
+        if let Some(ways) = &self.config.ways {
+            return ways.learn(bytes);
+        }
+        let Some(ways) = CandidatePaths::told_of(bytes) else { return };
+        self.config.ways = Some(Arc::clone(&ways));
+        if let Some(streams) = self.streams_mut() {
+            streams.choose_from(ways);
+        }
+    }
+
+    /// It could not bring a stream over a path.
+    fn on_no_path(&mut self, way: u8, why: &str) {
+        let known = self.config.ways.as_ref().is_some_and(|ways| ways.is_far() && ways.has(way));
+        if let (true, Some(streams)) = (known, self.streams_mut()) {
+            let why: String = why.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
+            streams.failed(PathId::numbered(way), &why);
+        }
+    }
+}
+
+impl Transport for TcpSource {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn assign(&mut self, range: Range<Offset>) {
+        if let Some(streams) = self.streams() {
+            streams.group().assign(range);
+        }
+    }
+
+    fn revoke(&mut self, range: Range<Offset>) {
+        if let Some(streams) = self.streams() {
+            streams.group().revoke(&range);
+        }
+    }
+
+    fn poll_event(&mut self, now: Time) -> Option<TransportEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(news) = self.later.pop_front().or_else(|| self.news.next()) {
+            if let Some(event) = self.on_news(news) {
+                return Some(event);
+            }
+        }
+        self.streams_mut()?.poll(now);
+        None
+    }
+
+    fn on_complete(&mut self) {
+        if let Some(streams) = self.streams() {
+            streams.group().all_placed();
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((_, streams)) = self.running.take() {
+            streams.group().close();
+        }
+    }
+}
+
+impl SourceTransport for TcpSource {
+    fn start(&mut self, context: &SourceContext, offer: &mut Offer) {
+        let Some(reader) = context.reader.clone() else { return };
+        let outbox = self.news.outbox(&context.wake);
+        let tasks = Tasks::default();
+        let up = outbox.clone();
+        let listening = TcpEnd::listen(&self.config, &tasks, move |stream| {
+            let way = super::way(&stream);
+            up.send(StreamNews::Up(Box::new(stream), way));
+        });
+        let Ok(end) = listening else { return };
+        // Over depots only this end connects.
+        offer.tcp = if self.config.via.is_some() { 0 } else { end.port() };
+        offer.tcp_key = end.key();
+        let streams = Streams::new(Parts {
+            count: self.config.count(),
+            modest: self.config.udp(),
+            tasks,
+            outbox,
+            control: context.control.clone(),
+            reader,
+            limiter: self.limiter.clone(),
+            most: self.config.most_streams,
+            ways: self.config.ways.clone(),
+        });
+        self.running = Some((end, streams));
+    }
+
+    fn on_offer(&mut self, now: Time, offer: &Offer) {
+        self.race_began = Some(now);
+        let Some((end, streams)) = &mut self.running else { return };
+        self.tried = offer.tcp != 0;
+        streams.begin(end.connector(&self.config, offer));
+    }
+
+    fn on_control(&mut self, _now: Time, message: &ControlMessage) {
+        match message {
+            ControlMessage::CandidatePaths(bytes) => self.on_candidate_paths(bytes),
+            ControlMessage::NoWay(way, why) => self.on_no_path(*way, why),
+            _ => {}
+        }
+    }
+
+    fn on_remaining(&mut self, left: Option<ByteCount>) {
+        if let Some(streams) = self.streams_mut() {
+            streams.is_left(left);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.running.is_none()
+    }
+
+    fn sample(&mut self, now: Time, samples: &mut PathSamples) {
+        let Some((_, streams)) = &self.running else { return };
+        let waiting = streams.group().waiting();
+        samples.add_waiting(waiting);
+        let Some(seen) = streams.record().seen() else { return };
+        samples.add(Counters {
+            transport: "tcp",
+            at: now,
+            sent: seen.part.sent,
+            arrived: ByteCount(seen.arrived),
+            lost: seen.part.retransmitted,
+            rtt: seen.srtt,
+            queue: seen.queue,
+            waits_for_path: waiting == crate::transports::mover::Waiting::Out,
+        });
+        self.sampled = Some((seen.part, seen.min_rtt));
+    }
+
+    fn report_evidence(&self, part: &mut PathPart) -> Option<Net> {
+        (part.race.tcp_tried, part.race.tcp_up) = (self.tried, self.up_after);
+        if let Some((tcp, min_rtt)) = &self.sampled {
+            part.tcp = Some(tcp.clone());
+            part.min_rtt = part.min_rtt.or(*min_rtt);
+        }
+        part.by_tcp = self.streams().map_or(ByteCount::ZERO, Streams::moved);
+        None
+    }
+
+    fn account(&mut self, moved: &mut Moved) {
+        let Some((_, streams)) = &self.running else { return };
+        moved.shares.push((self.name().to_owned(), streams.moved()));
+        moved.retransmitted += streams.sent_again() + streams.retransmitted();
+        moved.rtt = moved.rtt.or(streams.record().min_rtt());
+        moved.streams = streams.report();
+    }
+}

@@ -1,0 +1,126 @@
+//! A test of any [`Transport`]: random calls, every event checked against the rules.
+
+use std::collections::VecDeque;
+
+use packtrain_object::RangeSet;
+use packtrain_units::{ByteCount, Offset, Rng, Time};
+
+use super::{Custody, Transport, TransportEvent};
+
+/// The most that is assigned and not answered.
+const WINDOW: u64 = 6 << 20;
+/// The largest range that is assigned at once.
+const MAX_RANGE: u64 = 1 << 20;
+
+/// Moves an object of a given size over one transport, with random assignments and revocations.
+#[derive(Debug)]
+pub struct Exercise {
+    seed: u64,
+    rng: Rng,
+    custody: Custody,
+    /// What no transport has.
+    pool: RangeSet,
+    placed: RangeSet,
+    size: u64,
+    events: usize,
+    /// The newest events, the last one last.
+    newest: VecDeque<TransportEvent>,
+    closed: usize,
+}
+
+impl Exercise {
+    /// An object of `size` bytes; the seed is in the text of every failure.
+    pub fn new(seed: u64, size: ByteCount) -> Self {
+        let mut pool = RangeSet::new();
+        pool.insert(Offset(0)..Offset(size.get()));
+        Self {
+            seed,
+            rng: Rng::new(seed),
+            custody: Custody::default(),
+            pool,
+            placed: RangeSet::new(),
+            size: size.get(),
+            events: 0,
+            newest: VecDeque::new(),
+            closed: 0,
+        }
+    }
+
+    /// Takes the transport's events and makes some calls.
+    ///
+    /// # Panics
+    /// The transport broke a rule.
+    pub fn step(&mut self, now: Time, transport: &mut dyn Transport) {
+        while let Some(event) = transport.poll_event(now) {
+            self.on_event(&event);
+        }
+        if !self.custody.is_up() {
+            return;
+        }
+        while self.custody.owned().len_bytes() < ByteCount(WINDOW) {
+            let most = ByteCount(1 + self.rng.below(MAX_RANGE));
+            let Some(range) = self.pool.pop_front(most) else { break };
+            let assigned = self.custody.on_assign(&range);
+            assigned.unwrap_or_else(|breach| panic!("{}", self.text(&breach)));
+            transport.assign(range);
+        }
+        if self.rng.below(4) == 0 {
+            let start = Offset(self.rng.below(self.size));
+            let range = start..start + ByteCount(1 + self.rng.below(MAX_RANGE / 2));
+            let owned: Vec<_> = self.custody.owned().intersect(range).collect();
+            owned.into_iter().for_each(|part| transport.revoke(part));
+        }
+    }
+
+    fn on_event(&mut self, event: &TransportEvent) {
+        self.newest.push_back(event.clone());
+        if self.newest.len() > 8 {
+            self.newest.pop_front();
+        }
+        let owned = self.custody.owned().clone();
+        let checked = self.custody.on_event(event);
+        checked.unwrap_or_else(|breach| panic!("{}", self.text(&breach)));
+        self.events += 1;
+        match event {
+            TransportEvent::Up { .. } => {}
+            TransportEvent::Placed(range) => {
+                self.placed.insert(range.clone());
+            }
+            TransportEvent::Returned(range) => {
+                self.pool.insert(range.clone());
+            }
+            TransportEvent::Closed(_) => {
+                self.closed += 1;
+                self.pool.insert_all(&owned);
+            }
+        }
+        // Each byte is in one place: it waits, the transport has it, or the peer has it.
+        let sum =
+            self.pool.len_bytes() + self.custody.owned().len_bytes() + self.placed.len_bytes();
+        assert_eq!(sum, ByteCount(self.size), "seed {}: after {event:?}", self.seed);
+    }
+
+    fn text(&self, breach: &super::Breach) -> String {
+        format!("seed {}, after {} events: {breach}: {:?}", self.seed, self.events, self.newest)
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// How often the transport went down.
+    pub fn closed(&self) -> usize {
+        self.closed
+    }
+
+    /// What the peer has, as the transport says.
+    pub fn placed(&self) -> &RangeSet {
+        &self.placed
+    }
+
+    /// Whether the peer has all.
+    pub fn is_complete(&self) -> bool {
+        self.placed.len_bytes() == ByteCount(self.size)
+    }
+}
