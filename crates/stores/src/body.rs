@@ -32,6 +32,12 @@ impl Pace {
         Self { limiter: plan.send_limiter(), by: plan.rate_by }
     }
 
+    /// No limit.
+    #[cfg(test)]
+    pub(super) fn unlimited() -> Self {
+        Self { limiter: None, by: None }
+    }
+
     /// Whether there is any.
     pub(super) fn is_set(&self) -> bool {
         self.limiter.is_some()

@@ -4,12 +4,12 @@
 mod get;
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use packtrain_object::{ChunkIndex, EntryId, Piece};
+use packtrain_object::{ChunkIndex, EntryId, Piece, RangeSet};
 use packtrain_os::clock;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind, Transport, TransportEvent};
@@ -93,6 +93,9 @@ enum Prepared {
 pub(super) struct Downloader {
     name: &'static str,
     over: bool,
+    /// Blocks are fetched whole; what was assigned of them is reported.
+    owned: RangeSet,
+    ready: VecDeque<TransportEvent>,
     events: Inbox<TransportEvent>,
     shared: Arc<Shared>,
     connection_pool: ConnectionPool,
@@ -123,6 +126,8 @@ impl Downloader {
         Self {
             name,
             over: false,
+            owned: RangeSet::new(),
+            ready: VecDeque::new(),
             events: Inbox::default(),
             shared: Arc::new(shared),
             connection_pool,
@@ -219,6 +224,7 @@ impl Transport for Downloader {
     }
 
     fn assign(&mut self, range: Range<Offset>) {
+        self.owned.insert(range.clone());
         let prepared = std::mem::take(&mut *self.shared.prepared.lock());
         match prepared {
             Prepared::Stream(entry, start) => self.stream(entry, start, &range),
@@ -240,13 +246,32 @@ impl Transport for Downloader {
     }
 
     fn poll_event(&mut self, now: Time) -> Option<TransportEvent> {
-        let event = self.events.next().filter(|_| !self.over);
-        match &event {
-            Some(TransportEvent::Closed(_)) => self.over = true,
-            Some(_) => {}
-            None => self.look_after(now),
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let Some(event) = self.events.next().filter(|_| !self.over) else {
+                self.look_after(now);
+                return None;
+            };
+            match event {
+                TransportEvent::Placed(range) => {
+                    let owned = self.owned.intersect(range.clone());
+                    self.ready.extend(owned.map(TransportEvent::Placed));
+                    self.owned.remove(range);
+                }
+                TransportEvent::Returned(range) => {
+                    let owned = self.owned.intersect(range.clone());
+                    self.ready.extend(owned.map(TransportEvent::Returned));
+                    self.owned.remove(range);
+                }
+                TransportEvent::Closed(_) => {
+                    self.over = true;
+                    return Some(event);
+                }
+                TransportEvent::Up { .. } => return Some(event),
+            }
         }
-        event
     }
 
     fn close(&mut self) {
@@ -445,3 +470,7 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "downloader_tests.rs"]
+mod tests;

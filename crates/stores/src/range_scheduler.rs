@@ -372,8 +372,9 @@ impl RangeScheduler {
         brought
     }
 
-    /// Takes back what of `range` is open; that is what it gives.
+    /// Takes back what of `range` is open, in whole blocks; that is what it gives.
     pub(super) fn revoke(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
+        let range = &self.whole_blocks(range);
         let returned: Vec<_> = self.open.intersect(range.clone()).collect();
         for part in &returned {
             self.open.remove(part.clone());
@@ -388,6 +389,24 @@ impl RangeScheduler {
             }
         }
         returned
+    }
+
+    /// The range with the rest of its first and last block: a block arrives whole or not at all.
+    fn whole_blocks(&self, range: &Range<Offset>) -> Range<Offset> {
+        let mut whole = range.clone();
+        let works = ChunkIndex::covering(range).filter_map(|chunk| self.works.get(&chunk));
+        for piece in works.flatten().map(|work| &work.piece.range) {
+            let block = |at: Offset| at.since(piece.start).get() / BLOCK.get();
+            if piece.contains(&range.start) {
+                whole.start = piece.start + ByteCount(block(range.start) * BLOCK.get());
+            }
+            if piece.start < range.end && range.end < piece.end {
+                let last = Offset(range.end.get() - 1);
+                let end = piece.start + ByteCount((block(last) + 1) * BLOCK.get());
+                whole.end = end.min(piece.end);
+            }
+        }
+        whole
     }
 
     fn forget_todo(&mut self, range: &Range<Offset>) {
